@@ -1,0 +1,64 @@
+"""Steepest descent on correlations alone: the same iteration as `descent.steepest_descent`, without the filters.
+
+Every gradient is a combination of reference and query features, so the iteration can run on the scores
+S = [C(w, f^r); C(w, f^q)] and on the Gram matrix G of all features. With U = [q·r; Rᵀρ], the gradient's scores are
+
+    T = G·U + λ²S,    ⟨w, g⟩ = ⟨U, S⟩ + λ²‖w‖²,    ‖g‖² = ⟨U, T⟩ + λ²⟨w, g⟩,
+
+then S ← S − sα·T and ‖w‖² ← ‖w‖² − 2sα⟨w, g⟩ + s²α²‖g‖². D is gone from the loop, the filters after w⁰ are never
+formed, and the lower half of S is the module's output. One matrix product per iteration.
+"""
+
+import torch
+from torch import Tensor
+
+from .descent import Problem, squared_norm, step_length
+from .objective import residual_and_slope
+
+
+def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
+    """Optimise the query scores of a global correlation from the initial filters `(B, D, H, W)`.
+
+    Returns:
+        `C(w, f^q)` after `iters` iterations, `(B, Hq·Wq, H, W)`.
+    """
+    p, weight_decay, dims = problem, problem.regularization, problem.dims
+    size = filters.shape[2:]
+    count = size.numel()  # reference pixels; rows of S below them belong to the query
+    features = torch.cat([p.reference.flatten(2), p.query.flatten(2)], 2)  # (B, D, Nr+Nq)
+    scores = torch.bmm(features.mT, filters.flatten(2)).unflatten(2, size)  # (B, Nr+Nq, H, W)
+    if iters == 0:
+        return scores[:, count:]
+    keys = features if p.regularizer is not None else features[:, :, :count]
+    gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
+    energy = squared_norm(filters, dims)
+    smoothed = p.smooth(scores[:, count:]) if p.regularizer is not None else None
+    for _ in range(iters):
+        residual, slope = residual_and_slope(scores[:, :count], p.maps, p.eta)
+        pull = slope * residual
+        if smoothed is not None:
+            pull = torch.cat([pull, p.smooth_adjoint(smoothed)], 1)
+        change = torch.bmm(gram, pull.flatten(2)).unflatten(2, size) + weight_decay * scores
+        span = pull.shape[1]
+        along = (pull * scores[:, :span]).sum(dims, keepdim=True) + weight_decay * energy  # ⟨w, g⟩
+        numerator = (pull * change[:, :span]).sum(dims, keepdim=True) + weight_decay * along
+        numerator = numerator.clamp(min=0)  # ‖g‖² as a difference of large terms may round below zero
+        denominator = squared_norm(slope * change[:, :count], dims) + weight_decay * numerator
+        if smoothed is not None:
+            smoothed_change = p.smooth(change[:, count:])
+            denominator = denominator + smoothed_change.square().flatten(1).sum(1).view(-1, 1, 1, 1)
+        step = p.step_factor * step_length(numerator, denominator, p.floor)
+        scores = scores - step * change
+        energy = (energy - step * (2 * along - step * numerator)).clamp(min=0)
+        if smoothed is not None:
+            smoothed = smoothed - step.view(-1, *[1] * 5) * smoothed_change
+    return scores[:, count:]
+
+
+def gram_is_cheaper(channels: int, locations: int, query_locations: int, iters: int, query_term: bool) -> bool:
+    """Whether the Gram form takes fewer multiply-adds than the filters' form (see `docs/performance.md`)."""
+    n, m, d = locations, query_locations, channels
+    terms = n + m if query_term else n
+    on_filters = d * (n + m) + iters * 2 * d * terms
+    on_scores = d * (n + m) + (n + m) * terms * d / n + iters * (n + m) * terms
+    return on_scores < on_filters
