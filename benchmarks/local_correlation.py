@@ -1,0 +1,62 @@
+"""The plain-torch forms of local correlation against each other, milliseconds and ratio to the slice loop."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.timing import compare, parser, report
+from gocor.ops import local_reference, local_tiled
+
+# The five levels of PWC-Net at 384×1280, GLU-Net's at 520×520, and smaller and larger windows.
+SHAPES = [
+    (1, 196, 6, 20, 4),
+    (1, 128, 12, 40, 4),
+    (1, 96, 24, 80, 4),
+    (1, 64, 48, 160, 4),
+    (1, 32, 96, 320, 4),
+    (1, 64, 64, 96, 4),
+    (1, 256, 32, 32, 4),
+    (1, 128, 130, 130, 4),
+    (16, 256, 32, 32, 4),
+    (1, 64, 64, 96, 1),
+    (1, 64, 64, 96, 2),
+    (1, 64, 64, 96, 8),
+]
+
+
+def correlate_by_unfold(reference: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
+    batch, channels, height, width = reference.shape
+    side = 2 * radius + 1
+    neighbours = F.unfold(query, side, padding=radius).view(batch, channels, side * side, height * width)
+    volume = torch.einsum("bcn,bckn->bkn", scale * reference.flatten(2), neighbours)
+    return volume.view(batch, side * side, height, width)
+
+
+def main() -> None:
+    arguments = parser(__doc__ or "").parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    rows = []
+    for batch, channels, height, width, radius in SHAPES:
+        a, b = torch.randn(2, batch, channels, height, width, device=arguments.device)
+        volume = torch.randn(batch, (2 * radius + 1) ** 2, height, width, device=arguments.device)
+        calls = {}
+        for name, operand in (("correlate", a), ("adjoint_reference", volume), ("adjoint_query", volume)):
+            calls[f"{name} slices"] = partial(getattr(local_reference, name), operand, b, radius, 1.0)
+            calls[f"{name} tiles"] = partial(getattr(local_tiled, name), operand, b, radius, 1.0)
+        if volume.numel() * channels < 1.5e8:  # unfold holds every neighbour of every pixel
+            calls["correlate unfold"] = partial(correlate_by_unfold, a, b, radius, 1.0)
+        ms = compare(calls, arguments.device, arguments.repeats)
+        row: dict[str, object] = {"B×C×H×W, R": f"{batch}×{channels}×{height}×{width}, {radius}"}
+        row["unfold"] = ms.get("correlate unfold", float("nan"))
+        for name in ("correlate", "adjoint_reference", "adjoint_query"):
+            slices, tiles = ms[f"{name} slices"], ms[f"{name} tiles"]
+            row |= {f"{name}: slices": slices, f"{name}: tiles": tiles, f"{name}: ratio": slices / tiles}
+        rows.append(row)
+    report("Local correlation, ms", rows, arguments)
+
+
+if __name__ == "__main__":
+    main()

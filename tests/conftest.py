@@ -1,0 +1,31 @@
+"""Options and helpers that every test can use."""
+
+import pytest
+import torch
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="device that the operator and module tests run on")
+    parser.addoption("--dtype", default="float32", help="dtype of tests that are not about a dtype of their own")
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return getattr(torch, request.config.getoption("--dtype"))
+
+
+@pytest.fixture(autouse=True)
+def _reproducible() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # the tests' tensors are small: threads would only wait for each other
+
+
+def relative_error(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """‖ours − theirs‖ / ‖theirs‖, in float64; the plain norm of ours where theirs is zero."""
+    ours, theirs = ours.detach().cpu().double(), theirs.detach().cpu().double()
+    return ((ours - theirs).norm() / theirs.norm().clamp(min=1e-30)).item() if theirs.any() else ours.norm().item()
