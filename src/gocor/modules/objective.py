@@ -106,16 +106,16 @@ class QueryRegularizer(nn.Module):
         """R ∗ volume: `(B, U1, U2, V1, V2)` → `(B, V1, V2, Q, U1, U2)`."""
         batch, *first, v1, v2 = volume.shape
         w1, w2 = self.weight1.to(volume.dtype), self.weight2.to(volume.dtype)
-        x = F.conv2d(volume.reshape(-1, 1, v1, v2), w1, padding=self.padding)  # (B·U1·U2, inter, V1, V2)
-        x = x.view(batch, *first, -1, v1, v2).permute(0, 4, 5, 3, 1, 2)  # (B, V1, V2, inter, U1, U2)
+        x = F.conv2d(volume.flatten(0, 2).unsqueeze(1), w1, padding=self.padding)  # (B·U1·U2, inter, V1, V2)
+        x = x.view(batch, *first, len(w1), v1, v2).permute(0, 4, 5, 3, 1, 2)  # (B, V1, V2, inter, U1, U2)
         x = F.conv2d(x.flatten(0, 2), w2, padding=self.padding)
-        return x.view(batch, v1, v2, -1, *first)
+        return x.view(batch, v1, v2, len(w2), *first)
 
     def adjoint(self, smoothed: Tensor) -> Tensor:
         """Rᵀ: `(B, V1, V2, Q, U1, U2)` → `(B, U1, U2, V1, V2)`."""
         batch, v1, v2, _, *first = smoothed.shape
         w1, w2 = self.weight1.to(smoothed.dtype), self.weight2.to(smoothed.dtype)
         x = F.conv_transpose2d(smoothed.flatten(0, 2), w2, padding=self.padding)
-        x = x.view(batch, v1, v2, -1, *first).permute(0, 4, 5, 3, 1, 2)  # (B, U1, U2, inter, V1, V2)
+        x = x.view(batch, v1, v2, len(w1), *first).permute(0, 4, 5, 3, 1, 2)  # (B, U1, U2, inter, V1, V2)
         x = F.conv_transpose2d(x.flatten(0, 2), w1, padding=self.padding)
         return x.view(batch, *first, v1, v2)
