@@ -41,7 +41,7 @@ def measure(channels: int, side: int, query_objective: bool, device: str, repeat
         **ms,
         "forward: ratio": ms["forward: filters"] / ms["forward: gram"],
         "training: ratio": ms["training: filters"] / ms["training: gram"],
-        "auto": "gram" if gram_is_cheaper(channels, side * side, side * side, ITERS, query_objective) else "filters",
+        "auto": "gram" if gram_is_cheaper(reference, query, ITERS, query_objective) else "filters",
     }
 
 

@@ -143,7 +143,8 @@ def test_gradcheck(name, options, device):
         return torch.func.functional_call(module, replaced, (reference, query))
 
     values = tuple(p.detach().clone().requires_grad_() for p in parameters.values())
-    assert torch.autograd.gradcheck(call, (*inputs, *values), fast_mode=True)
+    # Convolutions sum in any order on a GPU.
+    assert torch.autograd.gradcheck(call, (*inputs, *values), fast_mode=True, nondet_tol=1e-9)
 
 
 @every_module

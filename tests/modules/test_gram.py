@@ -48,8 +48,14 @@ def test_same_step_rule(scale_free_step, device):
 
 
 def test_the_cheaper_form_is_chosen(monkeypatch):
-    assert gram_is_cheaper(512, 256, 256, 3, True)  # the networks' 16×16 level
-    assert not gram_is_cheaper(32, 1024, 1024, 3, True)
+    def maps(*size: int, device: str = "cpu") -> list[torch.Tensor]:
+        return [torch.empty(size, device=device)] * 2
+
+    assert gram_is_cheaper(*maps(1, 512, 16, 16), 3, True)  # the networks' level
+    assert not gram_is_cheaper(*maps(1, 32, 32, 32), 3, True)
+    # An accelerator is bound by launches on small maps, by arithmetic on large ones.
+    assert gram_is_cheaper(*maps(1, 32, 16, 16, device="meta"), 3, True)
+    assert not gram_is_cheaper(*maps(8, 32, 64, 64, device="meta"), 3, True)
     used = []
     monkeypatch.setattr(global_gocor, "gram_descent", lambda problem, *_: used.append(problem) or problem.query)
     GlobalGOCor(64)(*torch.randn(2, 1, 64, 3, 3))

@@ -103,9 +103,8 @@ class GlobalGOCor(GOCor):
         self.form = form
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
-        sizes = reference.shape[1], reference.shape[2:].numel(), query.shape[2:].numel()
         use_gram = self.form == "gram" or (
-            self.form == "auto" and gram_is_cheaper(*sizes, iters, self.query_objective is not None)
+            self.form == "auto" and gram_is_cheaper(reference, query, iters, self.query_objective is not None)
         )
         if not use_gram:
             return super()._volume(reference, query, iters)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import Normalize, check_feature_pair, check_volume, scale_of
+from .checks import Normalize, check_feature_pair, check_volume, exporting, scale_of
 
 
 def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
@@ -23,7 +23,7 @@ def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize
     """
     reference, query = check_feature_pair(reference, query, same_size=False)
     scale = scale_of(normalize, reference.shape[1])
-    if torch.compiler.is_exporting():  # an exported graph must run where our operators do not exist
+    if exporting():
         return _product(reference, query, scale)
     with torch.autocast(reference.device.type, enabled=False):
         return _correlate(reference, query, scale)

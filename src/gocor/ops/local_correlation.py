@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import local_reference, local_tiled
-from .checks import Normalize, check_count, check_feature_pair, check_volume, scale_of
+from .checks import Normalize, check_count, check_feature_pair, check_volume, exporting, scale_of
 
 
 def local_correlation(reference: Tensor, query: Tensor, radius: int = 4, *, normalize: Normalize = "mean") -> Tensor:
@@ -89,7 +89,7 @@ def _call(
     normalize: Normalize,
 ) -> Tensor:
     scale = scale_of(normalize, features.shape[1])
-    if torch.compiler.is_exporting():  # an exported graph must run where our operators do not exist
+    if exporting():
         return specification(a, features, radius, scale)
     with torch.autocast(features.device.type, enabled=False):  # the operators choose their own precision
         return operator(a, features, radius, scale)

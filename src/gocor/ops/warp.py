@@ -1,0 +1,269 @@
+"""Warping and the algebra of flows.
+
+A flow `(B, 2, H, W)` lives on the reference grid: channel 0 is x (right), channel 1 is y (down), in pixels, and
+reference pixel p goes to `p + flow(p)` in the query, whose size may be another. Pixel centres are at integers. A mapping
+holds the absolute coordinates `p + flow(p)` in place of the displacement. All coordinates are computed in float32 or
+wider, whatever the dtype of the flow: float16 cannot tell neighbouring pixels apart beyond 2048.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .checks import check_choice, check_count, check_features, check_pair
+
+Padding = Literal["zeros", "border"]
+WarpMode = Literal["bilinear", "nearest"]
+
+# A pixel that nothing lands nearer to than this weight (of a bilinear kernel) is a hole of an inverted flow.
+MIN_SPLAT_WEIGHT = 1e-3
+
+
+def pixel_grid(
+    height: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> Tensor:
+    """Coordinates `(x, y)` of every pixel: `(1, 2, H, W)`."""
+    check_count("height", height, 1)
+    check_count("width", width, 1)
+    y = torch.arange(height, dtype=dtype, device=device).view(1, 1, height, 1).expand(1, 1, height, width)
+    x = torch.arange(width, dtype=dtype, device=device).view(1, 1, 1, width).expand(1, 1, height, width)
+    return torch.cat([x, y], dim=1)
+
+
+def flow_to_mapping(flow: Tensor) -> Tensor:
+    """Absolute query coordinates `p + flow(p)`: `(B, 2, H, W)`, float32 or wider."""
+    _check_flow("flow", flow)
+    return _wide(flow) + _grid_of(flow)
+
+
+def mapping_to_flow(mapping: Tensor) -> Tensor:
+    """Displacements `mapping(p) - p`: `(B, 2, H, W)`, float32 or wider."""
+    _check_flow("mapping", mapping)
+    return _wide(mapping) - _grid_of(mapping)
+
+
+def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: Padding = "zeros") -> Tensor:
+    """The query seen from the reference: `out(p) = query(p + flow(p))`.
+
+    Args:
+        query: map `(B, C, Hq, Wq)` of any floating-point dtype, the flow's or another.
+        flow: `(B, 2, H, W)`, reference to query.
+        mode: interpolation, `"bilinear"` or `"nearest"`.
+        padding: what is seen outside the query: `"zeros"`, also mixed in over the last pixel on the way out, as in
+            `grid_sample`; or the nearest pixel of its `"border"`.
+
+    Returns:
+        `(B, C, H, W)` in the query's dtype; zero where the flow is NaN or infinite, whatever the padding.
+    """
+    check_features("query", query)
+    _check_flow("flow", flow)
+    _check_company("query", query, "flow", flow)
+    check_choice("mode", mode, ("bilinear", "nearest"))
+    check_choice("padding", padding, ("zeros", "border"))
+    height, width = query.shape[-2:]
+    mapping = flow_to_mapping(flow)
+    dtype = torch.promote_types(query.dtype, mapping.dtype)
+    x, y = mapping.to(dtype).unbind(1)  # (B, H, W) each
+    finite = x.isfinite() & y.isfinite()
+    # Two pixels outside is as far as infinitely far outside, and safe to convert to an integer.
+    margin = 2 if padding == "zeros" else 0
+    x = torch.where(finite, x.clamp(-margin, width - 1 + margin), -2.0)
+    y = torch.where(finite, y.clamp(-margin, height - 1 + margin), -2.0)
+    # One pixel spans no length to normalise by: a row or column of zeros beside it changes nothing.
+    source = F.pad(query.to(dtype), (0, int(width == 1), 0, int(height == 1)))
+    height, width = source.shape[-2:]
+    grid = torch.stack([x * (2 / (width - 1)) - 1, y * (2 / (height - 1)) - 1], dim=-1)  # (B, H, W, 2)
+    return F.grid_sample(source, grid, mode=mode, padding_mode="zeros", align_corners=True).to(query.dtype)
+
+
+def inside_mask(flow: Tensor, query_size: Sequence[int]) -> Tensor:
+    """Where the flow points into the query, `[0, Wq-1] × [0, Hq-1]`: `(B, 1, H, W)` bool, False for NaN and infinity.
+
+    Args:
+        flow: `(B, 2, H, W)`.
+        query_size: `(Hq, Wq)`.
+    """
+    height, width = _check_size("query_size", query_size)
+    x, y = flow_to_mapping(flow).split(1, dim=1)
+    return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
+
+
+def resize_flow(
+    flow: Tensor,
+    size: Sequence[int],
+    *,
+    query_size: Sequence[int] | None = None,
+    new_query_size: Sequence[int] | None = None,
+    mode: WarpMode = "bilinear",
+) -> Tensor:
+    """The flow between the same two images after resizing them: values change with the sizes.
+
+    Resizing an image by s moves a coordinate x to `(x + ½)s - ½` (pixels cover areas; what `align_corners=False` means).
+    With r the reference's ratios `(W'/W, H'/H)` and q the query's, the mapping is read at `(p' + ½)/r - ½` and taken to
+    the new query, which comes to `out(p') = q·flow((p' + ½)/r - ½) + (p' + ½)(q/r - 1)`. Where both images are resized
+    alike, q = r, x is multiplied by W'/W and y by H'/H.
+
+    Args:
+        flow: `(B, 2, H, W)`.
+        size: new size `(H', W')` of the reference.
+        query_size: size `(Hq, Wq)` of the query that the flow points into; None: resized by the reference's ratios.
+        new_query_size: its new size; given together with `query_size`.
+        mode: how the flow itself is read, `"bilinear"` or `"nearest"`, the latter for flow with holes: bilinear
+            interpolation spreads a NaN to its neighbours. Beyond the outermost pixel centres the flow goes on constant.
+
+    Returns:
+        `(B, 2, H', W')` in the flow's dtype.
+    """
+    _check_flow("flow", flow)
+    new_height, new_width = _check_size("size", size)
+    check_choice("mode", mode, ("bilinear", "nearest"))
+    if (query_size is None) != (new_query_size is None):
+        raise ValueError(
+            f"query_size and new_query_size go together, got {query_size} and {new_query_size}: give both or neither"
+        )
+    height, width = flow.shape[-2:]
+    if mode == "bilinear":
+        read = F.interpolate(_wide(flow), (new_height, new_width), mode="bilinear", align_corners=False)
+    else:
+        read = F.interpolate(_wide(flow), (new_height, new_width), mode="nearest-exact")
+    ratio_x, ratio_y = new_width / width, new_height / height
+    if query_size is None or new_query_size is None:
+        return (read * _vector(ratio_x, ratio_y, read)).to(flow.dtype)
+    old, new = _check_size("query_size", query_size), _check_size("new_query_size", new_query_size)
+    query_x, query_y = new[1] / old[1], new[0] / old[0]
+    drift = (_grid_of(read) + 0.5) * _vector(query_x / ratio_x - 1, query_y / ratio_y - 1, read)
+    return (read * _vector(query_x, query_y, read) + drift).to(flow.dtype)
+
+
+def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The flow A → C of going from A to B, then from B to C: `first(p) + second(p + first(p))`.
+
+    Args:
+        first: A → B, `(B, 2, H, W)` on A's grid.
+        second: B → C, `(B, 2, Hb, Wb)` on B's grid.
+
+    Returns:
+        The flow A → C, `(B, 2, H, W)` on A's grid, and where it is known, `(B, 1, H, W)` bool: where `first` lands
+        inside B. Elsewhere `second` goes on as at B's border.
+    """
+    _check_flows("first", first, "second", second)
+    onward = warp(second, first, padding="border")
+    return first + onward, inside_mask(first, second.shape[-2:])
+
+
+def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+    """The flow query → reference, by sending every reference pixel's displacement along the flow.
+
+    `inverse(q) = -Σ_p w(p + flow(p) - q)·flow(p) / Σ_p w(p + flow(p) - q)`, w the bilinear kernel. Exact for whole-pixel
+    translations; elsewhere off by at most the change of the flow within a pixel or so. Where several pixels land
+    together (occlusion) they are averaged; where nothing lands within a pixel the result is zero and marked invalid.
+    On GPUs sums come in no fixed order, as in `scatter_add`.
+
+    Args:
+        flow: `(B, 2, H, W)`; NaN and infinite displacements are left out.
+        query_size: `(Hq, Wq)`, the flow's own size by default.
+
+    Returns:
+        Inverse flow `(B, 2, Hq, Wq)` in the flow's dtype, and where it is known, `(B, 1, Hq, Wq)` bool.
+    """
+    mapping = flow_to_mapping(flow)
+    height, width = flow.shape[-2:] if query_size is None else _check_size("query_size", query_size)
+    x, y = mapping.flatten(2).split(1, dim=1)  # (B, 1, HW) each
+    lands = (x > -1) & (x < width) & (y > -1) & (y < height)
+    x, y = torch.where(lands, x, 0.0), torch.where(lands, y, 0.0)
+    displacement = torch.where(lands, _wide(flow).flatten(2), 0.0)
+    message = torch.cat([-displacement, torch.ones_like(x)], dim=1)  # (B, 3, HW), the last to sum up the weights
+    total = message.new_zeros(flow.shape[0], 3, height * width)
+    left, top = x.detach().floor(), y.detach().floor()
+    for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
+        inside = lands & (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        weight = torch.where(inside, (1 - (x - column).abs()) * (1 - (y - row).abs()), 0.0)
+        index = torch.where(inside, row * width + column, 0.0).long()
+        total = total.scatter_add(2, index.expand(-1, 3, -1), message * weight)
+    summed, weight = total.unflatten(2, (height, width)).split([2, 1], dim=1)
+    valid = weight > MIN_SPLAT_WEIGHT
+    inverse = torch.where(valid, summed / torch.where(valid, weight, 1.0), 0.0)
+    return inverse.to(flow.dtype), valid
+
+
+def forward_backward_error(forward: Tensor, backward: Tensor) -> Tensor:
+    """How far from home one comes by going to the query and back: `‖F(p) + B(p + F(p))‖`.
+
+    Args:
+        forward: F, reference → query, `(B, 2, H, W)`.
+        backward: B, query → reference, `(B, 2, Hq, Wq)`.
+
+    Returns:
+        Distances in pixels `(B, 1, H, W)`; infinity where F leaves the query, or where F or B is not finite.
+    """
+    there, back, inside = _there_and_back(forward, backward)
+    error = torch.linalg.vector_norm(there + back, dim=1, keepdim=True)
+    return torch.where(inside & error.isfinite(), error, torch.inf).to(forward.dtype)
+
+
+def occlusion_mask(
+    forward: Tensor, backward: Tensor, *, absolute: float = 0.5, relative: float = 0.01
+) -> Tensor:
+    """Reference pixels that the query does not show, by the forward-backward test: `(B, 1, H, W)` bool.
+
+    Occluded where `‖F + B‖² > relative·(‖F‖² + ‖B‖²) + absolute`, with `B = B(p + F(p))` (Sundaram et al., "Dense point
+    trajectories by GPU-accelerated large displacement optical flow", ECCV 2010), where F leaves the query, and where
+    either flow is not finite.
+
+    Args:
+        forward: F, reference → query, `(B, 2, H, W)`.
+        backward: B, query → reference, `(B, 2, Hq, Wq)`.
+        absolute: squared distance that is always allowed, in pixels².
+        relative: the part of the squared lengths that is allowed on top.
+    """
+    there, back, inside = _there_and_back(forward, backward)
+    error = (there + back).square().sum(1, keepdim=True)
+    allowed = relative * (there.square() + back.square()).sum(1, keepdim=True) + absolute
+    return ~(inside & (error <= allowed))  # a NaN is no proof of being visible
+
+
+def _there_and_back(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`F(p)`, `B(p + F(p))` and where the latter is read inside the query; float32 or wider."""
+    _check_flows("forward", forward, "backward", backward)
+    back = warp(_wide(backward), forward, padding="border")
+    return _wide(forward), back, inside_mask(forward, backward.shape[-2:])
+
+
+def _wide(flow: Tensor) -> Tensor:
+    return flow.to(torch.promote_types(flow.dtype, torch.float32))
+
+
+def _grid_of(flow: Tensor) -> Tensor:
+    return pixel_grid(flow.shape[-2], flow.shape[-1], _wide(flow).dtype, flow.device)
+
+
+def _vector(x: float, y: float, like: Tensor) -> Tensor:
+    """`(1, 2, 1, 1)`, to multiply a flow by."""
+    return torch.stack([like.new_full((1, 1, 1), x), like.new_full((1, 1, 1), y)], dim=1)
+
+
+def _check_flow(name: str, flow: Tensor) -> None:
+    check_features(name, flow)
+    if flow.shape[1] != 2:
+        raise ValueError(f"{name} must have shape (B, 2, H, W), channels x and y, got {tuple(flow.shape)}")
+
+
+def _check_company(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
+    check_pair(name_a, a, name_b, b.to(a.dtype))
+
+
+def _check_flows(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
+    _check_flow(name_a, a)
+    _check_flow(name_b, b)
+    check_pair(name_a, a, name_b, b)
+
+
+def _check_size(name: str, size: Sequence[int]) -> tuple[int, int]:
+    if isinstance(size, (str, Tensor)) or not isinstance(size, Sequence) or len(size) != 2:
+        raise ValueError(f"{name} must be (height, width), got {size!r}")
+    check_count(f"height of {name}", size[0], 1)
+    check_count(f"width of {name}", size[1], 1)
+    return size[0], size[1]

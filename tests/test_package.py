@@ -1,0 +1,64 @@
+"""Promises of the package as a whole."""
+
+import doctest
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gocor
+from gocor.modules import global_gocor, local_gocor
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_public_name_is_there():
+    for name in gocor.__all__:
+        assert hasattr(gocor, name)
+
+
+def test_import_is_light_and_has_no_side_effects():
+    """Nothing heavy is imported beside torch, no seed is consumed, no thread count or precision flag is touched."""
+    code = """
+import sys, torch
+before = torch.random.get_rng_state().clone(), torch.get_num_threads(), torch.get_float32_matmul_precision()
+import gocor
+after = torch.random.get_rng_state(), torch.get_num_threads(), torch.get_float32_matmul_precision()
+assert before[0].equal(after[0]) and before[1:] == after[1:]
+heavy = {"matplotlib", "cv2", "typer", "rich", "safetensors", "PIL"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("module", [global_gocor, local_gocor])
+def test_docstring_examples_run(module):
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_layers_point_one_way():
+    """`ops` imports nothing of ours, `modules` only `ops`, and nothing imports the command line."""
+    source = ROOT / "src" / "gocor"
+    for path in source.rglob("*.py"):
+        text = path.read_text()
+        parts = path.relative_to(source).parts
+        if parts[0] == "ops":
+            assert "from .." not in text, path
+        if parts[0] == "modules":
+            imported = [line for line in text.splitlines() if line.startswith("from ..")]
+            assert all(line.startswith("from ..ops") for line in imported), path
+        if parts[-1] not in ("cli.py", "__main__.py"):
+            assert "import cli" not in text, path
+            assert "from .cli" not in text, path
+
+
+def test_torch_is_pinned_for_installs_but_not_for_users():
+    assert (ROOT / "constraints.txt").read_text().split() == ["torch==2.13.0"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "torch>=2.10" in project["dependencies"]
