@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,20 @@ from .initializers import build_initializer
 from .objective import QuadraticObjective, QueryRegularizer, ReferenceObjective
 
 Objective = Literal["robust", "quadratic"]
+
+# Parameters of published modules and ours. A module has either the simple or the context initialiser.
+PUBLISHED_NAMES = {
+    "filter_initializer.scaling": "initializer.beta",
+    "filter_initializer.target_fg": "initializer.beta",
+    "filter_initializer.target_bg": "initializer.gamma",
+    "filter_optimizer.log_step_length": "log_step_factor",
+    "filter_optimizer.filter_reg": "regularization",
+    "filter_optimizer.label_map_predictor.weight": "objective.target",
+    "filter_optimizer.spatial_weight_predictor.weight": "objective.weight",
+    "filter_optimizer.target_mask_predictor.0.weight": "objective.mask",
+    "filter_optimizer.reg_layer.weight1": "query_objective.weight1",
+    "filter_optimizer.reg_layer.weight2": "query_objective.weight2",
+}
 
 
 @dataclass(frozen=True)
@@ -201,24 +215,10 @@ class GOCor(nn.Module, ABC):
         return reference, query, iters
 
     def _published_names(self) -> dict[str, nn.Parameter]:
-        initializer, optimizer = "filter_initializer.", "filter_optimizer."
-        names: dict[str, Any] = {
-            optimizer + "log_step_length": self.log_step_factor,
-            optimizer + "filter_reg": self.regularization,
-        }
-        if hasattr(self.initializer, "gamma"):
-            names[initializer + "target_fg"] = self.initializer.beta
-            names[initializer + "target_bg"] = self.initializer.gamma
-        elif hasattr(self.initializer, "beta"):
-            names[initializer + "scaling"] = self.initializer.beta
-        if isinstance(self.objective, ReferenceObjective):
-            names[optimizer + "label_map_predictor.weight"] = self.objective.target
-            names[optimizer + "spatial_weight_predictor.weight"] = self.objective.weight
-            names[optimizer + "target_mask_predictor.0.weight"] = self.objective.mask
-        if self.query_objective is not None:
-            names[optimizer + "reg_layer.weight1"] = self.query_objective.weight1
-            names[optimizer + "reg_layer.weight2"] = self.query_objective.weight2
-        return names
+        """The module's parameters by their published names."""
+        own = dict(self.named_parameters())
+        other = "filter_initializer.scaling" if "initializer.gamma" in own else "filter_initializer.target_fg"
+        return {name: own[ours] for name, ours in PUBLISHED_NAMES.items() if ours in own and name != other}
 
     def _squared_regularization(self, dtype: torch.dtype) -> Tensor:
         """λ², kept positive."""
