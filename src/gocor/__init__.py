@@ -1,6 +1,8 @@
 """GOCor: globally optimised correspondence volumes for image matching and optical flow."""
 
 from ._version import __version__
+from .matching import MatchResult, match
+from .models import list_models, load_model
 from .modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
 from .ops import global_correlation, local_correlation
 
@@ -9,7 +11,11 @@ __all__ = [
     "GlobalGOCor",
     "LocalFeatureCorrelation",
     "LocalGOCor",
+    "MatchResult",
     "__version__",
     "global_correlation",
+    "list_models",
+    "load_model",
     "local_correlation",
+    "match",
 ]

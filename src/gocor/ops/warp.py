@@ -1,9 +1,9 @@
 """Warping and the algebra of flows.
 
-A flow `(B, 2, H, W)` lives on the reference grid: channel 0 is x (right), channel 1 is y (down), in pixels, and
-reference pixel p goes to `p + flow(p)` in the query, whose size may be another. Pixel centres are at integers. A mapping
-holds the absolute coordinates `p + flow(p)` in place of the displacement. All coordinates are computed in float32 or
-wider, whatever the dtype of the flow: float16 cannot tell neighbouring pixels apart beyond 2048.
+A flow `(B, 2, H, W)` lives on the reference grid: channel 0 is x (right), channel 1 is y (down), in pixels; reference
+pixel p goes to `p + flow(p)` in the query, whose size may be another. Pixel centres are at integers. A mapping holds
+the coordinates `p + flow(p)`. Coordinates are computed in float32 or wider, whatever the dtype of the flow: float16
+cannot tell neighbouring pixels apart beyond 2048.
 """
 
 from collections.abc import Sequence
@@ -60,31 +60,32 @@ def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: P
     """
     check_features("query", query)
     _check_flow("flow", flow)
-    _check_company("query", query, "flow", flow)
+    if query.device != flow.device or query.shape[0] != flow.shape[0]:  # dtypes may differ: 16 bits suit images only
+        got = f"{query.device}, {query.shape[0]} and {flow.device}, {flow.shape[0]}"
+        raise ValueError(f"query and flow must have one device and one batch size, got {got}")
     check_choice("mode", mode, ("bilinear", "nearest"))
     check_choice("padding", padding, ("zeros", "border"))
     height, width = query.shape[-2:]
-    mapping = flow_to_mapping(flow)
-    dtype = torch.promote_types(query.dtype, mapping.dtype)
-    x, y = mapping.to(dtype).unbind(1)  # (B, H, W) each
+    dtype = torch.promote_types(query.dtype, torch.promote_types(flow.dtype, torch.float32))
+    x, y = flow_to_mapping(flow).to(dtype).unbind(1)  # (B, H, W) each
     finite = x.isfinite() & y.isfinite()
     # Two pixels outside is as far as infinitely far outside, and safe to convert to an integer.
     margin = 2 if padding == "zeros" else 0
     x = torch.where(finite, x.clamp(-margin, width - 1 + margin), -2.0)
     y = torch.where(finite, y.clamp(-margin, height - 1 + margin), -2.0)
     # One pixel spans no length to normalise by: a row or column of zeros beside it changes nothing.
-    source = F.pad(query.to(dtype), (0, int(width == 1), 0, int(height == 1)))
-    height, width = source.shape[-2:]
+    source = query.to(dtype)
+    if height == 1 or width == 1:
+        source = F.pad(source, (0, int(width == 1), 0, int(height == 1)))
+        height, width = source.shape[-2:]
     grid = torch.stack([x * (2 / (width - 1)) - 1, y * (2 / (height - 1)) - 1], dim=-1)  # (B, H, W, 2)
     return F.grid_sample(source, grid, mode=mode, padding_mode="zeros", align_corners=True).to(query.dtype)
 
 
 def inside_mask(flow: Tensor, query_size: Sequence[int]) -> Tensor:
-    """Where the flow points into the query, `[0, Wq-1] × [0, Hq-1]`: `(B, 1, H, W)` bool, False for NaN and infinity.
+    """Where the flow points into a query of size `(Hq, Wq)`, that is `[0, Wq-1] × [0, Hq-1]`: `(B, 1, H, W)` bool.
 
-    Args:
-        flow: `(B, 2, H, W)`.
-        query_size: `(Hq, Wq)`.
+    False for NaN and infinity.
     """
     height, width = _check_size("query_size", query_size)
     x, y = flow_to_mapping(flow).split(1, dim=1)
@@ -101,10 +102,10 @@ def resize_flow(
 ) -> Tensor:
     """The flow between the same two images after resizing them: values change with the sizes.
 
-    Resizing an image by s moves a coordinate x to `(x + ½)s - ½` (pixels cover areas; what `align_corners=False` means).
+    Resizing an image by s moves a coordinate x to `(x + ½)s - ½` (pixels cover areas, as with `align_corners=False`).
     With r the reference's ratios `(W'/W, H'/H)` and q the query's, the mapping is read at `(p' + ½)/r - ½` and taken to
-    the new query, which comes to `out(p') = q·flow((p' + ½)/r - ½) + (p' + ½)(q/r - 1)`. Where both images are resized
-    alike, q = r, x is multiplied by W'/W and y by H'/H.
+    the new query: `out(p') = q·flow((p' + ½)/r - ½) + (p' + ½)(q/r - 1)`. Where both images are resized alike, q = r,
+    x is multiplied by W'/W and y by H'/H.
 
     Args:
         flow: `(B, 2, H, W)`.
@@ -121,21 +122,18 @@ def resize_flow(
     new_height, new_width = _check_size("size", size)
     check_choice("mode", mode, ("bilinear", "nearest"))
     if (query_size is None) != (new_query_size is None):
-        raise ValueError(
-            f"query_size and new_query_size go together, got {query_size} and {new_query_size}: give both or neither"
-        )
+        raise ValueError(f"query_size and new_query_size go together, got {query_size} and {new_query_size}")
     height, width = flow.shape[-2:]
-    if mode == "bilinear":
-        read = F.interpolate(_wide(flow), (new_height, new_width), mode="bilinear", align_corners=False)
-    else:
-        read = F.interpolate(_wide(flow), (new_height, new_width), mode="nearest-exact")
-    ratio_x, ratio_y = new_width / width, new_height / height
+    rx, ry = new_width / width, new_height / height
     if query_size is None or new_query_size is None:
-        return (read * _vector(ratio_x, ratio_y, read)).to(flow.dtype)
-    old, new = _check_size("query_size", query_size), _check_size("new_query_size", new_query_size)
-    query_x, query_y = new[1] / old[1], new[0] / old[0]
-    drift = (_grid_of(read) + 0.5) * _vector(query_x / ratio_x - 1, query_y / ratio_y - 1, read)
-    return (read * _vector(query_x, query_y, read) + drift).to(flow.dtype)
+        qx, qy = rx, ry
+    else:
+        old, new = _check_size("query_size", query_size), _check_size("new_query_size", new_query_size)
+        qx, qy = new[1] / old[1], new[0] / old[0]
+    how, align = ("bilinear", False) if mode == "bilinear" else ("nearest-exact", None)
+    x, y = F.interpolate(_wide(flow), (new_height, new_width), mode=how, align_corners=align).split(1, dim=1)
+    across, down = (pixel_grid(new_height, new_width, x.dtype, x.device) + 0.5).split(1, dim=1)
+    return torch.cat([qx * x + (qx / rx - 1) * across, qy * y + (qy / ry - 1) * down], dim=1).to(flow.dtype)
 
 
 def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,8 +144,8 @@ def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         second: B → C, `(B, 2, Hb, Wb)` on B's grid.
 
     Returns:
-        The flow A → C, `(B, 2, H, W)` on A's grid, and where it is known, `(B, 1, H, W)` bool: where `first` lands
-        inside B. Elsewhere `second` goes on as at B's border.
+        The flow A → C, `(B, 2, H, W)`, and where it is known, `(B, 1, H, W)` bool: where `first` lands inside B.
+        Elsewhere `second` goes on as at B's border.
     """
     _check_flows("first", first, "second", second)
     onward = warp(second, first, padding="border")
@@ -157,10 +155,10 @@ def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
     """The flow query → reference, by sending every reference pixel's displacement along the flow.
 
-    `inverse(q) = -Σ_p w(p + flow(p) - q)·flow(p) / Σ_p w(p + flow(p) - q)`, w the bilinear kernel. Exact for whole-pixel
-    translations; elsewhere off by at most the change of the flow within a pixel or so. Where several pixels land
-    together (occlusion) they are averaged; where nothing lands within a pixel the result is zero and marked invalid.
-    On GPUs sums come in no fixed order, as in `scatter_add`.
+    `inverse(q) = -Σ_p w(p + flow(p) - q)·flow(p) / Σ_p w(p + flow(p) - q)`, w the bilinear kernel. Exact for
+    translations; elsewhere off by at most what the flow changes by within a pixel of the query. Where several pixels
+    land together (occlusion) they are averaged; where nothing lands within a pixel the result is zero and marked
+    invalid. On GPUs sums come in no fixed order, as in `scatter_add`.
 
     Args:
         flow: `(B, 2, H, W)`; NaN and infinite displacements are left out.
@@ -169,9 +167,8 @@ def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[
     Returns:
         Inverse flow `(B, 2, Hq, Wq)` in the flow's dtype, and where it is known, `(B, 1, Hq, Wq)` bool.
     """
-    mapping = flow_to_mapping(flow)
+    x, y = flow_to_mapping(flow).flatten(2).split(1, dim=1)  # (B, 1, HW) each
     height, width = flow.shape[-2:] if query_size is None else _check_size("query_size", query_size)
-    x, y = mapping.flatten(2).split(1, dim=1)  # (B, 1, HW) each
     lands = (x > -1) & (x < width) & (y > -1) & (y < height)
     x, y = torch.where(lands, x, 0.0), torch.where(lands, y, 0.0)
     displacement = torch.where(lands, _wide(flow).flatten(2), 0.0)
@@ -181,7 +178,7 @@ def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[
     for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
         inside = lands & (column >= 0) & (column < width) & (row >= 0) & (row < height)
         weight = torch.where(inside, (1 - (x - column).abs()) * (1 - (y - row).abs()), 0.0)
-        index = torch.where(inside, row * width + column, 0.0).long()
+        index = torch.where(inside, row.long() * width + column.long(), 0)  # float32 cannot count the pixels
         total = total.scatter_add(2, index.expand(-1, 3, -1), message * weight)
     summed, weight = total.unflatten(2, (height, width)).split([2, 1], dim=1)
     valid = weight > MIN_SPLAT_WEIGHT
@@ -204,20 +201,12 @@ def forward_backward_error(forward: Tensor, backward: Tensor) -> Tensor:
     return torch.where(inside & error.isfinite(), error, torch.inf).to(forward.dtype)
 
 
-def occlusion_mask(
-    forward: Tensor, backward: Tensor, *, absolute: float = 0.5, relative: float = 0.01
-) -> Tensor:
+def occlusion_mask(forward: Tensor, backward: Tensor, *, absolute: float = 0.5, relative: float = 0.01) -> Tensor:
     """Reference pixels that the query does not show, by the forward-backward test: `(B, 1, H, W)` bool.
 
     Occluded where `‖F + B‖² > relative·(‖F‖² + ‖B‖²) + absolute`, with `B = B(p + F(p))` (Sundaram et al., "Dense point
     trajectories by GPU-accelerated large displacement optical flow", ECCV 2010), where F leaves the query, and where
-    either flow is not finite.
-
-    Args:
-        forward: F, reference → query, `(B, 2, H, W)`.
-        backward: B, query → reference, `(B, 2, Hq, Wq)`.
-        absolute: squared distance that is always allowed, in pixels².
-        relative: the part of the squared lengths that is allowed on top.
+    either flow is not finite. `absolute` is in pixels². Flows as in `forward_backward_error`.
     """
     there, back, inside = _there_and_back(forward, backward)
     error = (there + back).square().sum(1, keepdim=True)
@@ -237,22 +226,13 @@ def _wide(flow: Tensor) -> Tensor:
 
 
 def _grid_of(flow: Tensor) -> Tensor:
-    return pixel_grid(flow.shape[-2], flow.shape[-1], _wide(flow).dtype, flow.device)
-
-
-def _vector(x: float, y: float, like: Tensor) -> Tensor:
-    """`(1, 2, 1, 1)`, to multiply a flow by."""
-    return torch.stack([like.new_full((1, 1, 1), x), like.new_full((1, 1, 1), y)], dim=1)
+    return pixel_grid(flow.shape[2], flow.shape[3], _wide(flow).dtype, flow.device)
 
 
 def _check_flow(name: str, flow: Tensor) -> None:
     check_features(name, flow)
     if flow.shape[1] != 2:
         raise ValueError(f"{name} must have shape (B, 2, H, W), channels x and y, got {tuple(flow.shape)}")
-
-
-def _check_company(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
-    check_pair(name_a, a, name_b, b.to(a.dtype))
 
 
 def _check_flows(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:

@@ -1,0 +1,87 @@
+"""Feature pyramids of the networks: VGG-16 (frozen) and PWC-Net's own."""
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class VGGPyramid(nn.Module):
+    """VGG-16 up to conv4_3, features taken after each max-pool.
+
+    | level | layers | channels | resolution |
+    |---|---|---|---|
+    | 0 | conv1_1 | 64 | 1/1 |
+    | 1 | conv1_2, pool | 64 | 1/2 |
+    | 2 | conv2, pool | 128 | 1/4 |
+    | 3 | conv3, pool | 256 | 1/8 |
+    | 4 | conv4, pool | 512 | 1/16 |
+
+    It is not trained: its parameters need no gradient. Inputs are RGB in [0, 1], normalised by `VGG_MEAN`, `VGG_STD`.
+
+    Args:
+        width: factor of the channels, below 1 for small test networks.
+        ceil_mode: whether the pools round sizes up (the semantic network's do).
+    """
+
+    def __init__(self, *, width: float = 1.0, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.ceil_mode = ceil_mode
+        c = [int(width * channels) for channels in (64, 64, 128, 256, 512)]
+        self.channels = tuple(c)
+        self.level_0 = _convolutions(3, c[0], 1)
+        self.level_1 = _convolutions(c[0], c[1], 1)
+        self.level_2 = _convolutions(c[1], c[2], 2)
+        self.level_3 = _convolutions(c[2], c[3], 3)
+        self.level_4 = _convolutions(c[3], c[4], 3)
+        self.requires_grad_(False)
+
+    def forward(self, image: Tensor, last: int = 4) -> list[Tensor]:
+        """`(B, 3, H, W)` → feature maps of levels 0 to `last`."""
+        features = [self.level_0(image)]
+        for level in (self.level_1, self.level_2, self.level_3, self.level_4)[:last]:
+            features.append(F.max_pool2d(level(features[-1]), 2, ceil_mode=self.ceil_mode))
+        return features
+
+
+class PWCPyramid(nn.Module):
+    """PWC-Net's learnt pyramid: six levels of three convolutions, the first of each with stride 2.
+
+    Args:
+        channels: of levels 1 to 6.
+    """
+
+    def __init__(self, channels: tuple[int, ...] = (16, 32, 64, 96, 128, 196)) -> None:
+        super().__init__()
+        self.levels = nn.ModuleList(
+            nn.Sequential(_leaky(before, after, 2), _leaky(after, after, 1), _leaky(after, after, 1))
+            for before, after in pairwise((3, *channels))
+        )
+
+    def forward(self, image: Tensor) -> list[Tensor]:
+        """`(B, 3, H, W)` → maps of levels 1 to 6, at 1/2 to 1/64 of the resolution."""
+        features = []
+        for level in self.levels:
+            image = level(image)
+            features.append(image)
+        return features
+
+
+def _convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for index in range(count):
+        layers += [nn.Conv2d(inputs if index == 0 else outputs, outputs, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, padding=1), nn.LeakyReLU(0.1))
+
+
+def normalize_for_vgg(image: Tensor) -> Tensor:
+    """RGB in [0, 255] → what the pyramid takes, `(B, 3, H, W)` both."""
+    mean, std = (torch.tensor(v, dtype=image.dtype, device=image.device).view(3, 1, 1) for v in (VGG_MEAN, VGG_STD))
+    return (image / 255 - mean) / std

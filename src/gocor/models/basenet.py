@@ -1,0 +1,76 @@
+"""BaseNet: three levels at 256×256, the network of the paper's ablation (appendix D)."""
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.warp import warp
+from .backbones import VGGPyramid, normalize_for_vgg
+from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
+from .network import MatchingNetwork, resize_image, upsample
+
+SIDE = 256
+
+
+class BaseNet(MatchingNetwork):
+    """A global correlation at 16×16, then local ones at 32×32 and 64×64, on VGG-16 features of 256×256 images.
+
+    Args:
+        global_correlation: the layer of the coarsest level.
+        local_correlation: the layer of the other two, which share it.
+        filtering: what follows the global layer, see `GlobalMatching`.
+        activation: non-linearity of the global volume, see `GlobalMatching`.
+        radius: search radius of the local layer.
+        width: factor of all channels, below 1 for small test networks.
+        published: see `MatchingNetwork`.
+    """
+
+    def __init__(
+        self,
+        global_correlation: nn.Module,
+        local_correlation: nn.Module,
+        *,
+        filtering: Filtering = "none",
+        activation: Activation = "relu-l2",
+        radius: int = 4,
+        width: float = 1.0,
+        published: bool = False,
+    ) -> None:
+        super().__init__(published=published)
+        window = (2 * radius + 1) ** 2
+        self.pyramid = VGGPyramid(width=width)
+        self.global_matching = GlobalMatching(global_correlation, filtering=filtering, activation=activation)
+        self.local_matching = LocalMatching(local_correlation)
+        self.decoder4 = MappingDecoder((SIDE // 16) ** 2 + 2, width=width)
+        self.decoder3 = FlowDecoder(window + 2, norm=True, width=width)
+        self.upfeat3 = Upsampler(self.decoder3.outputs)
+        self.decoder2 = FlowDecoder(window + 4, norm=True, width=width)
+        self.context2 = ContextNetwork(self.decoder2.outputs, norm=True, width=width)
+        initialize(self)
+
+    def working_size(self, height: int, width: int) -> tuple[int, int]:
+        """Always 256×256."""
+        return SIDE, SIDE
+
+    def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Both images at 256×256, normalised."""
+        resized = (resize_image(x, size, published=self.published) for x in (reference, query))
+        return tuple(normalize_for_vgg(image) for image in resized)
+
+    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+        """Normalised images `(B, 3, 256, 256)` → flows at 16×16, 32×32 and 64×64, all in pixels of 256×256."""
+        reference, query = (self.pyramid(image) for image in inputs)
+        volume = self.global_matching(reference[4], query[4], iters_global)
+        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
+        flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+
+        up_flow = upsample(flow4, reference[3].shape[2:])
+        volume = self.local_matching(reference[3], warp(query[3], up_flow / 8), iters_local)
+        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
+        flow3 = residual + up_flow
+
+        up_flow = upsample(flow3, reference[2].shape[2:])
+        volume = self.local_matching(reference[2], warp(query[2], up_flow / 4), iters_local)
+        features, residual = self.decoder2(torch.cat([volume, up_flow, self.upfeat3(features)], 1))
+        flow2 = residual + up_flow + self.context2(features)
+        return [flow4, flow3, flow2]

@@ -1,0 +1,122 @@
+"""Decoders of correspondence volumes into mappings and flows, shared by the networks."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+WIDTHS = (128, 128, 96, 64, 32)
+
+
+class MappingDecoder(nn.Module):
+    """Volume → normalised mapping in [−1, 1]² (DGC-Net's decoder): five 3×3 convolutions with ReLU, then one to x, y.
+
+    Args:
+        inputs: channels of the volume and of what is concatenated to it.
+        width: factor of the channels, below 1 for small test networks.
+    """
+
+    def __init__(self, inputs: int, *, width: float = 1.0) -> None:
+        super().__init__()
+        sizes = [inputs, *(int(width * w) for w in WIDTHS)]
+        self.convs = nn.ModuleList(
+            conv_block(before, after, norm=True, activation=nn.ReLU()) for before, after in pairwise(sizes)
+        )
+        self.predict = nn.Conv2d(sizes[-1], 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, inputs, H, W)` → `(B, 2, H, W)`."""
+        for conv in self.convs:
+            x = conv(x)
+        return in_full_precision(self.predict, x)
+
+
+class FlowDecoder(nn.Module):
+    """Volume → flow (PWC-Net's densely connected decoder): every layer sees all before it, the newest first.
+
+    Args:
+        inputs: channels of the volume and of what is concatenated to it.
+        norm: batch normalisation after each convolution (GLU-Net and BaseNet have it, PWC-Net does not).
+        width: factor of the channels, below 1 for small test networks.
+    """
+
+    def __init__(self, inputs: int, *, norm: bool, width: float = 1.0) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList()
+        for w in WIDTHS:
+            self.convs.append(conv_block(inputs, int(width * w), norm=norm))
+            inputs += int(width * w)
+        self.predict = nn.Conv2d(inputs, 2, 3, padding=1)
+        self.outputs = inputs
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`(B, inputs, H, W)` → all features `(B, outputs, H, W)` and the flow `(B, 2, H, W)`."""
+        for conv in self.convs:
+            x = torch.cat([conv(x), x], 1)
+        return x, in_full_precision(self.predict, x)
+
+
+class ContextNetwork(nn.Module):
+    """Dilated convolutions over a decoder's features → a correction of its flow."""
+
+    def __init__(self, inputs: int, *, norm: bool, width: float = 1.0) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList()
+        for w, dilation in zip((128, 128, 128, 96, 64, 32), (1, 2, 4, 8, 16, 1), strict=True):
+            self.convs.append(conv_block(inputs, int(width * w), norm=norm, dilation=dilation))
+            inputs = int(width * w)
+        self.predict = nn.Conv2d(inputs, 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, inputs, H, W)` → `(B, 2, H, W)`."""
+        for conv in self.convs:
+            x = conv(x)
+        return in_full_precision(self.predict, x)
+
+
+def conv_block(
+    inputs: int, outputs: int, *, norm: bool, dilation: int = 1, activation: nn.Module | None = None
+) -> nn.Sequential:
+    """3×3 convolution, batch normalisation where asked for, LeakyReLU(0.1) or another activation."""
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, padding=dilation, dilation=dilation)]
+    if norm:
+        layers.append(nn.BatchNorm2d(outputs))
+    return nn.Sequential(*layers, activation if activation is not None else nn.LeakyReLU(0.1))
+
+
+def in_full_precision(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """Apply a layer in its own precision inside autocast: 8 bits of a bfloat16 do not hold a flow of 256 pixels."""
+    with torch.autocast(x.device.type, enabled=False):
+        return layer(x.to(layer.weight.dtype))
+
+
+class Upsampler(nn.ConvTranspose2d):
+    """Learnt ×2 upsampling to two channels."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__(inputs, 2, 4, stride=2, padding=1)
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """`(B, inputs, H, W)` → `(B, 2, 2H, 2W)`."""
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.to(self.weight.dtype), output_size)
+
+
+def initialize(module: nn.Module) -> None:
+    """Start values of a network's own layers, the frozen pyramid left alone.
+
+    Kaiming-normal convolutions with zero bias and batch normalisation that starts as the identity; upsamplers of flow
+    start as bilinear interpolation, which trains significantly better and faster than a random start.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.ConvTranspose2d) and layer.in_channels == 2:
+            ramp = torch.tensor([0.25, 0.75, 0.75, 0.25])
+            with torch.no_grad():
+                layer.weight.zero_()
+                layer.weight[range(2), range(2)] = ramp[:, None] * ramp[None]
+        elif isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)) and layer.weight.requires_grad:
+            nn.init.kaiming_normal_(layer.weight, mode="fan_in")
+        else:
+            continue
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

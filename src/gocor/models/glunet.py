@@ -1,0 +1,134 @@
+"""GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..ops.warp import warp
+from .backbones import VGGPyramid, normalize_for_vgg
+from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
+from .network import MatchingNetwork, resize_image, upsample
+
+SIDE = 256
+
+
+class GLUNet(MatchingNetwork):
+    """GLU-Net with any correlation layers.
+
+    Args:
+        global_correlation: the layer at 16×16.
+        local_correlation: the layer of the other levels, which share it.
+        filtering: what follows the global layer, see `GlobalMatching`.
+        activation: non-linearity of the global volume, see `GlobalMatching`.
+        semantic: features of Semantic-GLU-Net: those of the L-Net's levels are concatenated with coarser ones.
+        radius: search radius of the local layer.
+        width: factor of all channels, below 1 for small test networks.
+        published: see `MatchingNetwork`. Published code also takes the number of refinements of large images from
+            their width alone, so that tall images get too few.
+    """
+
+    def __init__(
+        self,
+        global_correlation: nn.Module,
+        local_correlation: nn.Module,
+        *,
+        filtering: Filtering = "mutual",
+        activation: Activation = "relu-l2",
+        semantic: bool = False,
+        radius: int = 4,
+        width: float = 1.0,
+        published: bool = False,
+    ) -> None:
+        super().__init__(published=published)
+        window = (2 * radius + 1) ** 2
+        self.semantic = semantic
+        self.pyramid = VGGPyramid(width=width, ceil_mode=semantic)
+        self.global_matching = GlobalMatching(global_correlation, filtering=filtering, activation=activation)
+        self.local_matching = LocalMatching(local_correlation)
+        self.decoder4 = MappingDecoder((SIDE // 16) ** 2 + 2, width=width)
+        self.upflow4 = Upsampler(2)
+        self.decoder3 = FlowDecoder(window + 2, norm=True, width=width)
+        self.context3 = ContextNetwork(self.decoder3.outputs, norm=True, width=width)
+        self.decoder2 = FlowDecoder(window + 2, norm=True, width=width)
+        self.upflow2 = Upsampler(2)
+        self.upfeat2 = Upsampler(self.decoder2.outputs)
+        self.decoder1 = FlowDecoder(window + 4, norm=True, width=width)
+        self.context1 = ContextNetwork(self.decoder1.outputs, norm=True, width=width)
+        initialize(self)
+
+    def working_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rounded down to multiples of 8, at least 256."""
+        return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
+
+    def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Both images at the working size, then both at 256×256, normalised."""
+        pairs = [
+            resize_image(image, to, published=self.published)
+            for to in (size, (SIDE, SIDE))
+            for image in (reference, query)
+        ]
+        return tuple(normalize_for_vgg(image) for image in pairs)
+
+    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+        """Normalised images, `(B, 3, H, W)` twice and `(B, 3, 256, 256)` twice → flows of the four levels.
+
+        The first two (16×16 and 32×32) are in pixels of 256×256, the last two (1/8 and 1/4) in pixels of H×W.
+        """
+        flow4, flow3 = self._coarse(inputs[2], inputs[3], iters_local, iters_global)
+        height, width = inputs[0].shape[2:]
+        reference, query = (self.pyramid(image, 3) for image in inputs[:2])
+        to_pixels = torch.tensor([width / SIDE, height / SIDE], dtype=flow3.dtype, device=flow3.device).view(2, 1, 1)
+        up_flow = upsample(flow3, reference[3].shape[2:]) * to_pixels
+        if not self.training:
+            up_flow = self._refine(reference[3], query[3], up_flow, height, width, iters_local)
+
+        volume = self.local_matching(reference[3], warp(query[3], up_flow / 8), iters_local)
+        features, residual = self.decoder2(torch.cat([volume, up_flow], 1))
+        flow2 = residual + up_flow
+
+        up_flow = self.upflow2(flow2)
+        volume = self.local_matching(reference[2], warp(query[2], up_flow / 4), iters_local)
+        features, residual = self.decoder1(torch.cat([volume, up_flow, self.upfeat2(features)], 1))
+        flow1 = residual + up_flow + self.context1(features)
+        return [flow4, flow3, flow2, flow1]
+
+    def _coarse(
+        self, reference: Tensor, query: Tensor, iters_local: int | None, iters_global: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """The L-Net: images at 256×256 → flows at 16×16 and 32×32."""
+        (reference3, reference4), (query3, query4) = (self._coarse_features(x) for x in (reference, query))
+        volume = self.global_matching(reference4, query4, iters_global)
+        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
+        flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+
+        up_flow = self.upflow4(flow4)
+        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
+        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
+        return flow4, residual + up_flow + self.context3(features)
+
+    def _coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        level3, level4 = self.pyramid(image)[3:]
+        if not self.semantic:
+            return level3, level4
+        level5 = F.interpolate(level4, scale_factor=0.5, mode="bilinear", align_corners=False)
+        level3 = torch.cat([level3, *(upsample(x, level3.shape[2:]) for x in (level4, level5))], 1)
+        return level3, torch.cat([level4, upsample(level5, level4.shape[2:])], 1)
+
+    def _refine(
+        self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
+    ) -> Tensor:
+        """Extra levels between 256×256 and the resolution of a large image, with the decoder of the next level."""
+        ratio = (width if self.published else max(height, width)) / SIDE
+        extra = max(0, round(math.log2(ratio / 3)))
+        for remaining in range(extra, 0, -1):
+            scale = 1 / (8 * 2**remaining)
+            size = int(height * scale), int(width * scale)
+            small_reference, small_query = (F.interpolate(x, size, mode="area") for x in (reference, query))
+            up_flow = upsample(flow, size)
+            volume = self.local_matching(small_reference, warp(small_query, up_flow * scale), iters)
+            _, residual = self.decoder2(torch.cat([volume, up_flow], 1))
+            flow = residual + up_flow
+        return upsample(flow, reference.shape[2:]) if extra else flow

@@ -1,0 +1,123 @@
+"""What every network has in common: raw images in, full-resolution flow out."""
+
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..modules.gocor import GOCor
+from ..ops.checks import check_count, check_features, check_pair
+from ..ops.warp import resize_flow
+
+
+class MatchingNetwork(nn.Module, ABC):
+    """Base of the networks.
+
+    Attributes:
+        published: pre-process as published code does, faults included, because a published checkpoint was trained so:
+            images are resized by area averages and cut to whole numbers. Otherwise they are resized by anti-aliased
+            bilinear interpolation.
+        name: the name that it was made by, empty where it was put together by hand.
+        autocast_dtype: a 16-bit type to work in, or `None`; flows and GOCor's iterations stay in float32.
+    """
+
+    pyramid: nn.Module
+    name = ""
+    autocast_dtype: torch.dtype | None = None
+
+    def __init__(self, *, published: bool = False) -> None:
+        super().__init__()
+        self.published = published
+
+    def use_published_rules(self) -> None:
+        """Behave as published code does, which published weights were trained with: pre-processing and GOCor's step."""
+        self.published = True
+        for module in self.modules():
+            if isinstance(module, GOCor):
+                module.scale_free_step = False
+
+    def forward(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        *,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        max_size: int | None = None,
+    ) -> Tensor:
+        """Dense flow between two batches of images.
+
+        Args:
+            reference: RGB images `(B, 3, H, W)`, floating point in [0, 255].
+            query: RGB images `(B, 3, Hq, Wq)`.
+            iters_local: iterations of the local correlation layers, in place of their own.
+            iters_global: iterations of the global correlation layer, in place of its own.
+            max_size: upper bound of the longer side that the network works at (memory grows with its square).
+
+        Returns:
+            Flow `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
+        """
+        check_features("reference", reference)
+        check_features("query", query)
+        check_pair("reference", reference, "query", query)
+        for name, image in (("reference", reference), ("query", query)):
+            if image.shape[1] != 3:
+                raise ValueError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
+        if max_size is not None:
+            check_count("max_size", max_size, minimum=16)
+        size = (reference.shape[2], reference.shape[3])
+        working_size = self.working_size(*_limited(size, max_size))
+        inputs = self.prepare(reference, query, working_size)
+        with _autocast(reference.device, self.autocast_dtype):
+            flow = self.levels(*inputs, iters_local=iters_local, iters_global=iters_global)[-1]
+        return full_resolution(flow.float(), working_size, size, (query.shape[2], query.shape[3]))
+
+    @abstractmethod
+    def working_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width that the network works at, for images of a given size."""
+
+    @abstractmethod
+    def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Images in [0, 255] → what `levels` takes, at the working size."""
+
+    @abstractmethod
+    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+        """Flows of every level, coarse to fine, each in pixels of the input that its level belongs to."""
+
+
+def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
+    """Resize `(B, 3, H, W)` in [0, 255]: anti-aliased, or as published code does, by truncated area averages."""
+    if tuple(image.shape[2:]) == size:
+        return image
+    if not published:
+        return F.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)
+    return F.interpolate(image, size, mode="area").floor()
+
+
+def full_resolution(
+    flow: Tensor, working_size: tuple[int, int], size: tuple[int, int], query_size: tuple[int, int]
+) -> Tensor:
+    """Flow in pixels of the working size → flow on the reference's own grid, in the query's own pixels."""
+    grid = flow.shape[2], flow.shape[3]
+    ratio = [g / w for g, w in zip(grid[::-1], working_size[::-1], strict=True)]
+    flow = flow * torch.tensor(ratio, dtype=flow.dtype, device=flow.device).view(2, 1, 1)  # in pixels of its own grid
+    return resize_flow(flow, size, query_size=grid, new_query_size=query_size)
+
+
+def _limited(size: tuple[int, int], max_size: int | None) -> tuple[int, int]:
+    if max_size is None or max(size) <= max_size:
+        return size
+    scale = max_size / max(size)
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def upsample(x: Tensor, size: Any) -> Tensor:
+    """Bilinear interpolation to a size, pixel centres kept (align_corners=False)."""
+    return F.interpolate(x, size, mode="bilinear", align_corners=False)

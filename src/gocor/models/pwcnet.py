@@ -1,0 +1,90 @@
+"""PWC-Net: optical flow from coarse to fine with a local correlation at each of five levels."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.warp import warp
+from .backbones import PWCPyramid
+from .decoders import ContextNetwork, FlowDecoder, Upsampler, initialize
+from .matching_layers import LocalMatching
+from .network import MatchingNetwork, resize_image
+
+FLOW_SCALE = 20  # decoders predict flow in units of 20 full-resolution pixels
+
+
+class PWCNet(MatchingNetwork):
+    """PWC-Net with any local correlation layers.
+
+    Args:
+        correlations: five layers, of levels 6 (1/64 of the resolution) to 2 (1/4).
+        channels: of the pyramid's levels 1 to 6.
+        radius: search radius of the layers.
+        width: factor of the decoders' channels, below 1 for small test networks.
+        published: see `MatchingNetwork`.
+    """
+
+    def __init__(
+        self,
+        correlations: Sequence[nn.Module],
+        *,
+        channels: tuple[int, ...] = (16, 32, 64, 96, 128, 196),
+        radius: int = 4,
+        width: float = 1.0,
+        published: bool = False,
+    ) -> None:
+        super().__init__(published=published)
+        if len(correlations) != 5:
+            raise ValueError(f"PWC-Net has five local correlation layers, got {len(correlations)}")
+        window = (2 * radius + 1) ** 2
+        self.pyramid = PWCPyramid(channels)
+        self.matching = nn.ModuleList(LocalMatching(layer) for layer in correlations)
+        inputs = [window, *(window + channels[level - 1] + 4 for level in (5, 4, 3, 2))]
+        decoders = [FlowDecoder(n, norm=False, width=width) for n in inputs]
+        self.decoders = nn.ModuleList(decoders)
+        # The fifth upsampler is not used. Published checkpoints hold it, so it is kept, frozen: names and counts agree.
+        self.upflow = nn.ModuleList(Upsampler(2) for _ in range(5))
+        self.upflow[4].requires_grad_(False)
+        self.upfeat = nn.ModuleList(Upsampler(decoder.outputs) for decoder in decoders[:4])
+        self.context = ContextNetwork(decoders[-1].outputs, norm=False, width=width)
+        initialize(self)
+
+    def working_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rounded up to multiples of 64."""
+        return -(-height // 64) * 64, -(-width // 64) * 64
+
+    def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Both images at the working size, BGR in [0, 1].
+
+        Published code resizes bytes; its rounding is kept where a published checkpoint is used.
+        """
+        resized = (resize_image(x, size, published=False) for x in (reference, query))
+        if self.published:
+            resized = (image.round().clamp(0, 255) for image in resized)
+        return tuple(image.flip(1) / 255 for image in resized)
+
+    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+        """Images `(B, 3, H, W)` → flows at 1/64, 1/32, 1/16, 1/8 and 1/4, all in pixels of the full resolution."""
+        if iters_global is not None:
+            raise ValueError("PWC-Net has no global correlation layer: iters_global must be None")
+        reference, query = (self.pyramid(image)[:0:-1] for image in inputs)  # levels 6 to 2
+        flows, flow, features = [], inputs[0].new_empty(0), inputs[0].new_empty(0)
+        for index, (f_reference, f_query) in enumerate(zip(reference, query, strict=True)):
+            if index == 0:
+                x = self.matching[0](f_reference, f_query, iters_local)
+            else:
+                flow, features = self.upflow[index - 1](flow), self.upfeat[index - 1](features)
+                warped = _warp_seen(f_query, flow * (FLOW_SCALE / 2 ** (6 - index)))
+                volume = self.matching[index](f_reference, warped, iters_local)
+                x = torch.cat([volume, f_reference, flow, features], 1)
+            features, flow = self.decoders[index](x)
+            flows.append(flow)
+        flows[-1] = flow + self.context(features)
+        return [FLOW_SCALE * flow for flow in flows]
+
+
+def _warp_seen(features: Tensor, flow: Tensor) -> Tensor:
+    """Warp, with zeros wherever a sample reaches beyond the border."""
+    seen = warp(torch.ones_like(features[:, :1]), flow)
+    return warp(features, flow) * (seen >= 0.9999).to(features.dtype)

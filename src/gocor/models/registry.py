@@ -1,0 +1,150 @@
+"""The networks by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
+from .basenet import BaseNet
+from .glunet import GLUNet
+from .network import MatchingNetwork
+from .pwcnet import PWCNet
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A network that can be made by name."""
+
+    name: str
+    description: str
+    build: Callable[[], MatchingNetwork]
+
+
+REGISTRY: dict[str, ModelEntry] = {}
+
+TINY = 1 / 8  # width of the small variants that exist so that tests are fast
+TINY_PYRAMID = (4, 4, 8, 8, 12, 12)
+
+
+def register(name: str, description: str) -> Callable[[Callable[[], MatchingNetwork]], Callable[[], MatchingNetwork]]:
+    """Enter a builder of a network under a name."""
+
+    def enter(build: Callable[[], MatchingNetwork]) -> Callable[[], MatchingNetwork]:
+        if name in REGISTRY:
+            raise ValueError(f"there is a model {name!r} already")
+        REGISTRY[name] = ModelEntry(name, description, build)
+        return build
+
+    return enter
+
+
+def list_models(*, tiny: bool = False) -> list[str]:
+    """Names of the networks, the small variants for tests left out unless asked for."""
+    return [name for name in REGISTRY if tiny or not name.endswith("-tiny")]
+
+
+def create_model(name: str) -> MatchingNetwork:
+    """A network with start values (and no trained features yet); see `load_model` for one that is ready to use."""
+    if name not in REGISTRY:
+        raise ValueError(f"no model is named {name!r}; there are {', '.join(list_models())}")
+    network = REGISTRY[name].build()
+    network.name = name
+    return network.eval()
+
+
+def _five(make: Callable[[], nn.Module]) -> list[nn.Module]:
+    return [make() for _ in range(5)]
+
+
+@register("basenet", "BaseNet with plain correlations (ablation I)")
+def _basenet() -> MatchingNetwork:
+    return BaseNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation())
+
+
+@register("basenet-nc", "BaseNet with NC-Net's consensus after the global correlation (ablation II)")
+def _basenet_nc() -> MatchingNetwork:
+    return BaseNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(), filtering="consensus")
+
+
+@register("basenet-global-linear", "BaseNet, global GOCor with the quadratic objective (ablation III)")
+def _basenet_global_linear() -> MatchingNetwork:
+    layer = GlobalGOCor(512, query_objective=False, reference_objective="quadratic")
+    return BaseNet(layer, LocalFeatureCorrelation(), activation="leaky-relu")
+
+
+@register("basenet-global-r", "BaseNet, global GOCor with the reference objective (ablation IV)")
+def _basenet_global_r() -> MatchingNetwork:
+    return BaseNet(GlobalGOCor(512, query_objective=False), LocalFeatureCorrelation(), activation="leaky-relu")
+
+
+@register("basenet-global-rq", "BaseNet, global GOCor with reference and query objective (ablation V)")
+def _basenet_global_rq() -> MatchingNetwork:
+    return BaseNet(GlobalGOCor(512), LocalFeatureCorrelation(), activation="leaky-relu")
+
+
+@register("basenet-gocor", "BaseNet, global and local GOCor (ablation VI)")
+def _basenet_gocor() -> MatchingNetwork:
+    return BaseNet(GlobalGOCor(512), LocalGOCor(), activation="leaky-relu")
+
+
+@register("basenet-gocor-lq", "BaseNet-GOCor with the query objective in the local module too")
+def _basenet_gocor_lq() -> MatchingNetwork:
+    return BaseNet(GlobalGOCor(512), LocalGOCor(query_objective=True), activation="leaky-relu")
+
+
+@register("glunet", "GLU-Net with plain correlations")
+def _glunet() -> MatchingNetwork:
+    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation())
+
+
+@register("glunet-gocor", "GLU-Net with global and local GOCor: the default")
+def _glunet_gocor() -> MatchingNetwork:
+    return GLUNet(GlobalGOCor(512), LocalGOCor(), filtering="none", activation="leaky-relu")
+
+
+@register("semantic-glunet", "Semantic-GLU-Net with plain correlations")
+def _semantic_glunet() -> MatchingNetwork:
+    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(), filtering="consensus", semantic=True)
+
+
+@register("semantic-glunet-gocor", "Semantic-GLU-Net with global and local GOCor")
+def _semantic_glunet_gocor() -> MatchingNetwork:
+    return GLUNet(GlobalGOCor(1024), LocalGOCor(), filtering="none", activation="leaky-relu", semantic=True)
+
+
+@register("pwcnet", "PWC-Net with plain correlations")
+def _pwcnet() -> MatchingNetwork:
+    return PWCNet(_five(LocalFeatureCorrelation))
+
+
+@register("pwcnet-gocor", "PWC-Net with local GOCor at every level")
+def _pwcnet_gocor() -> MatchingNetwork:
+    return PWCNet(_five(LocalGOCor))
+
+
+@register("basenet-gocor-tiny", "small, for tests")
+def _basenet_gocor_tiny() -> MatchingNetwork:
+    return BaseNet(GlobalGOCor(64), LocalGOCor(2), activation="leaky-relu", radius=2, width=TINY)
+
+
+@register("glunet-tiny", "small, for tests")
+def _glunet_tiny() -> MatchingNetwork:
+    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(2), radius=2, width=TINY)
+
+
+@register("glunet-gocor-tiny", "small, for tests")
+def _glunet_gocor_tiny() -> MatchingNetwork:
+    layers = GlobalGOCor(64), LocalGOCor(2)
+    return GLUNet(*layers, filtering="none", activation="leaky-relu", radius=2, width=TINY)
+
+
+@register("semantic-glunet-tiny", "small, for tests")
+def _semantic_glunet_tiny() -> MatchingNetwork:
+    layers = GlobalFeatureCorrelation(), LocalFeatureCorrelation(2)
+    return GLUNet(*layers, filtering="consensus", semantic=True, radius=2, width=TINY)
+
+
+@register("pwcnet-gocor-tiny", "small, for tests")
+def _pwcnet_gocor_tiny() -> MatchingNetwork:
+    return PWCNet(_five(lambda: LocalGOCor(2)), channels=TINY_PYRAMID, radius=2, width=TINY)

@@ -1,0 +1,159 @@
+"""What every network promises, tried on the small variants."""
+
+import pytest
+import torch
+from torch import nn
+
+import gocor
+from gocor.models import BaseNet, PWCNet, create_model, list_models
+from gocor.models.decoders import Upsampler
+from tests.conftest import relative_error
+
+TINY = [name for name in list_models(tiny=True) if name.endswith("-tiny")]
+every_tiny = pytest.mark.parametrize("name", TINY)
+
+
+def images(device, *sizes, batch=1):
+    return [255 * torch.rand(batch, 3, *size, device=device) for size in sizes]
+
+
+@every_tiny
+@pytest.mark.parametrize("sizes", [((40, 56), (40, 56)), ((300, 277), (64, 65)), ((1, 1), (3, 2))])
+def test_any_two_sizes(name, sizes, device):
+    network = create_model(name).to(device)
+    reference, query = images(device, *sizes)
+    with torch.inference_mode():
+        flow = network(reference, query)
+    assert flow.shape == (1, 2, *sizes[0])
+    assert flow.dtype == torch.float32
+    assert flow.isfinite().all()
+
+
+@every_tiny
+def test_a_batch_is_its_samples_one_by_one(name, device):
+    network = create_model(name).to(device)
+    reference, query = images(device, (70, 90), (80, 60), batch=3)
+    with torch.inference_mode():
+        singles = torch.cat([network(reference[i : i + 1], query[i : i + 1]) for i in range(3)])
+        assert relative_error(network(reference, query), singles) < 1e-4
+
+
+@every_tiny
+def test_trains(name, device):
+    """Every parameter that is meant to be learnt gets a gradient from the levels' flows; the pyramid gets none."""
+    network = create_model(name).to(device).train()
+    reference, query = images(device, (64, 64), (64, 64), batch=2)
+    inputs = network.prepare(reference, query, network.working_size(64, 64))
+    sum(flow.square().mean() for flow in network.levels(*inputs)).backward()
+    for key, parameter in network.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, key
+        assert parameter.grad is None or parameter.grad.isfinite().all(), key
+
+
+@every_tiny
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.25), (torch.float16, 0.05)])
+def test_sixteen_bit_autocast_stays_close(name, dtype, bound, device):
+    """With random weights, which amplify every rounding; trained networks stay closer."""
+    network = create_model(name).to(device)
+    reference, query = images(device, (64, 96), (64, 96))
+    with torch.inference_mode():
+        expected = network(reference, query)
+        network.autocast_dtype = dtype
+        flow = network(reference, query)
+    assert flow.dtype == torch.float32
+    assert relative_error(flow, expected) < bound
+
+
+@every_tiny
+def test_compiles(name, device):
+    network = create_model(name).to(device)
+    reference, query = images(device, (64, 96), (64, 96))
+    with torch.no_grad():
+        compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(reference, query), network(reference, query), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["glunet-gocor-tiny", "pwcnet-gocor-tiny"])
+def test_iterations_can_be_changed_per_call(name):
+    network = create_model(name)
+    reference, query = images("cpu", (64, 64), (64, 64))
+    with torch.inference_mode():
+        assert not torch.equal(network(reference, query, iters_local=0), network(reference, query, iters_local=3))
+        torch.testing.assert_close(network(reference, query, iters_local=3), network(reference, query))
+        if name.startswith("glunet"):
+            other = network(reference, query, iters_global=0)
+            assert not torch.equal(other, network(reference, query))
+        else:
+            with pytest.raises(ValueError, match="no global correlation layer"):
+                network(reference, query, iters_global=3)
+
+
+def test_max_size_bounds_the_working_size():
+    network = create_model("pwcnet-gocor-tiny")
+    seen = []
+    network.pyramid.register_forward_hook(lambda module, inputs, output: seen.append(tuple(inputs[0].shape[2:])))
+    reference, query = images("cpu", (300, 200), (100, 100))
+    with torch.inference_mode():
+        flow = network(reference, query, max_size=128)
+    assert flow.shape == (1, 2, 300, 200)
+    assert set(seen) == {(128, 128)}  # 128×85, rounded up
+
+
+def test_a_network_that_sees_no_motion_maps_corners_to_corners():
+    """Unequal sizes: a zero flow at the working size is a scaling between the images' own pixels."""
+    network = create_model("pwcnet-gocor-tiny")
+    for decoder in [*network.decoders, network.context]:
+        nn.init.zeros_(decoder.predict.weight)
+    reference, query = images("cpu", (64, 128), (128, 64))
+    with torch.inference_mode():
+        flow = network(reference, query)
+    x, y = torch.arange(128.0), torch.arange(64.0)
+    torch.testing.assert_close(flow[0, 0], ((x + 0.5) / 2 - 0.5 - x).expand(64, 128))
+    torch.testing.assert_close(flow[0, 1], ((y + 0.5) * 2 - 0.5 - y)[:, None].expand(64, 128))
+
+
+@pytest.mark.parametrize("size", [(256, 1400), (1400, 256)])
+def test_large_images_get_extra_levels_whichever_side_is_long(size):
+    network = create_model("glunet-tiny")
+    calls = []
+    network.decoder2.register_forward_hook(lambda *_: calls.append(1))
+    reference, query = images("cpu", size, size)
+    with torch.inference_mode():
+        network(reference, query)
+        assert len(calls) == 2  # one extra level from about 1086 pixels on
+        calls.clear()
+        network.published = True
+        network(reference, query)
+        assert len(calls) == (2 if size[1] > size[0] else 1)  # published code looks at the width alone
+
+
+def test_a_layer_of_ones_own():
+    class Mine(nn.Module):
+        def forward(self, reference, query, iters=None):
+            return gocor.local_correlation(reference, query, 2) ** 3
+
+    network = PWCNet([Mine() for _ in range(5)], radius=2, width=1 / 8, channels=(4, 4, 8, 8, 12, 12)).eval()
+    reference, query = images("cpu", (64, 64), (64, 64))
+    assert network(reference, query).shape == (1, 2, 64, 64)
+    with pytest.raises(ValueError, match="five local correlation layers, got 2"):
+        PWCNet([Mine(), Mine()])
+    with pytest.raises(ValueError, match="activation must be one of"):
+        BaseNet(Mine(), Mine(), activation="relu")
+
+
+def test_flow_upsamplers_start_as_bilinear_interpolation():
+    network = create_model("glunet-tiny")
+    assert isinstance(network.upflow2, Upsampler)
+    flow = torch.randn(1, 2, 6, 7)
+    expected = nn.functional.interpolate(flow, scale_factor=2, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(network.upflow2(flow)[..., 2:-2, 2:-2], expected[..., 2:-2, 2:-2])
+
+
+def test_bad_images():
+    network = create_model("pwcnet-gocor-tiny")
+    with pytest.raises(ValueError, match="reference must have 3 channels"):
+        network(torch.rand(1, 1, 64, 64), torch.rand(1, 3, 64, 64))
+    with pytest.raises(TypeError, match="floating-point"):
+        network(torch.zeros(1, 3, 64, 64, dtype=torch.uint8), torch.rand(1, 3, 64, 64))
+    with pytest.raises(ValueError, match="one batch size"):
+        network(torch.rand(2, 3, 64, 64), torch.rand(1, 3, 64, 64))
