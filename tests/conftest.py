@@ -23,6 +23,7 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 def _reproducible() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the tests' tensors are small: threads would only wait for each other
+    torch.backends.cudnn.allow_tf32 = False  # what is compared was computed in float32
 
 
 def relative_error(ours: torch.Tensor, theirs: torch.Tensor) -> float:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     pass
 
 Picture = NDArray[np.uint8]
-ImageLike = "str | os.PathLike[str] | PILImage | NDArray[Any] | Tensor"
 MAX_SIZE = 1280  # of the longer side that a network works at, unless told otherwise
 MIN_POINTS = {"homography": 4, "fundamental": 8}
 
@@ -131,7 +130,7 @@ class MatchResult:
         points = self.matches(max_points, min_confidence)
         if len(points) < MIN_POINTS[what]:
             raise ValueError(
-                f"a {what} needs {MIN_POINTS[what]} matches, there are {len(points)} of confidence {min_confidence} or more"
+                f"a {what} needs {MIN_POINTS[what]} matches, there are {len(points)} with confidence ≥ {min_confidence}"
             )
         matrix, inliers = estimate(points[:, :2].astype(np.float64), points[:, 2:4].astype(np.float64))
         if matrix is None or matrix.shape != (3, 3):
@@ -262,4 +261,4 @@ def _certainty(forward: Tensor, backward: Tensor, max_size: int | None) -> tuple
     scale = min(1.0, max_size / longest) if max_size is not None else 1.0
     error = scale * forward_backward_error(forward, backward).float()
     occlusion = occlusion_mask(forward, backward, absolute=0.5 / scale**2)
-    return cast(Tensor, 1 / (1 + error)), occlusion
+    return 1 / (1 + error), occlusion

@@ -51,7 +51,7 @@ def test_trains(name, device):
 
 
 @every_tiny
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.25), (torch.float16, 0.05)])
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.4), (torch.float16, 0.05)])
 def test_sixteen_bit_autocast_stays_close(name, dtype, bound, device):
     """With random weights, which amplify every rounding; trained networks stay closer."""
     network = create_model(name).to(device)

@@ -135,7 +135,7 @@ def test_a_checkpoint_of_another_network(tmp_path):
     torch.save(state, tmp_path / "cut.pth")
     network = create_model("pwcnet")
     before = network.decoders[1].predict.weight.clone()
-    with pytest.raises(ValueError, match="predict_flow6.weight should have"):
+    with pytest.raises(ValueError, match=r"predict_flow6\.weight should have"):
         load_weights(network, tmp_path / "cut.pth")
     assert torch.equal(network.decoders[1].predict.weight, before)
 
