@@ -17,9 +17,6 @@ from .models.weights import choose_device, load_model
 from .ops.checks import check_count
 from .ops.warp import forward_backward_error, inside_mask, occlusion_mask, warp
 
-if TYPE_CHECKING:
-    pass
-
 Picture = NDArray[np.uint8]
 MAX_SIZE = 1280  # of the longer side that a network works at, unless told otherwise
 MIN_POINTS = {"homography": 4, "fundamental": 8}
