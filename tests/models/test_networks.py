@@ -127,6 +127,31 @@ def test_large_images_get_extra_levels_whichever_side_is_long(size):
         assert len(calls) == (2 if size[1] > size[0] else 1)  # published code looks at the width alone
 
 
+@pytest.mark.parametrize("name", ["glunet-gocor-tiny", "glunet-tiny"])
+def test_mirrored_images_are_matched_sample_by_sample(name, monkeypatch):
+    network = create_model(name)
+    reference, query = images("cpu", (256, 256), (256, 256), batch=2)
+    with torch.inference_mode():
+        # A verdict that prefers the second sample mirrored, whatever the random network thinks.
+        mirror = reference[1].flip(2)
+
+        def agreement(first, second, options):
+            is_mirrored = [bool((x == mirror).all()) or bool((x == query[1].flip(2)).all()) for x in first]
+            return torch.tensor([float(m) for m in is_mirrored])
+
+        real = network._agreement(reference, query, {})
+        assert real.shape == (2,)
+        monkeypatch.setattr(network, "_agreement", agreement)
+        flow, mirrored = network.forward_with_flips(reference, query)
+        assert mirrored.tolist() == [False, True]
+        torch.testing.assert_close(flow[:1], network(reference[:1], query[:1]), rtol=1e-3, atol=1e-2)
+        # Where the mirrored reference's pixel goes, the reference's own pixel goes too.
+        x = torch.arange(256.0)
+        straight = network(mirror[None], query[1:])[0]
+        torch.testing.assert_close((flow[1, 0] + x).flip(1), straight[0] + x, rtol=1e-3, atol=1e-2)
+        torch.testing.assert_close(flow[1, 1].flip(1), straight[1], rtol=1e-3, atol=1e-2)
+
+
 def test_a_layer_of_ones_own():
     class Mine(nn.Module):
         def forward(self, reference, query, iters=None):

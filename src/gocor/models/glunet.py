@@ -1,6 +1,7 @@
 """GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -95,15 +96,53 @@ class GLUNet(MatchingNetwork):
         flow1 = residual + up_flow + self.context1(features)
         return [flow4, flow3, flow2, flow1]
 
+    def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """Flow between images of which one may be mirrored, as objects of one class often are (TSS).
+
+        Each sample is tried with the reference as it is and mirrored. Mirrored wins where the coarsest level says so, with
+        the images exchanged too: with GOCor by the larger sum of best scores, with plain correlation by the smaller
+        horizontal motion.
+
+        Args:
+            reference: see `forward`.
+            query: see `forward`.
+            **options: those of `forward`.
+
+        Returns:
+            Flow `(B, 2, H, W)` of the reference as it is, and which samples were matched mirrored, `(B,)` bool.
+        """
+        mirrored = (self._agreement(reference.flip(3), query, options) > self._agreement(reference, query, options)) & (
+            self._agreement(query.flip(3), reference, options) > self._agreement(query, reference, options)
+        )
+        choose = mirrored.view(-1, 1, 1, 1)
+        flow = self(torch.where(choose, reference.flip(3), reference), query, **options)
+        # Pixel x of the reference is pixel W−1−x of the mirrored one: its flow is read there, and starts there.
+        width = reference.shape[3]
+        back = flow.flip(3)
+        start = (width - 1) - 2 * torch.arange(width, dtype=flow.dtype, device=flow.device)
+        back = torch.cat([back[:, :1] + start, back[:, 1:]], 1)
+        return torch.where(choose, back, flow), mirrored
+
+    def _agreement(self, reference: Tensor, query: Tensor, options: dict[str, Any]) -> Tensor:
+        """How well the coarsest level matches two images, `(B,)`; larger is better."""
+        images = self.prepare(reference, query, (SIDE, SIDE))[2:]
+        (_, reference4), (_, query4) = (self._coarse_features(image) for image in images)
+        volume = self.global_matching(reference4, query4, options.get("iters_global"))
+        if self.global_matching.activation == "leaky-relu":
+            return volume.amax((2, 3)).sum(1)
+        return -self._coarse_flow(volume)[:, 0].abs().mean((1, 2))
+
+    def _coarse_flow(self, volume: Tensor) -> Tensor:
+        """Global volume → flow at 16×16, in pixels of 256×256."""
+        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
+        return mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+
     def _coarse(
         self, reference: Tensor, query: Tensor, iters_local: int | None, iters_global: int | None
     ) -> tuple[Tensor, Tensor]:
         """The L-Net: images at 256×256 → flows at 16×16 and 32×32."""
         (reference3, reference4), (query3, query4) = (self._coarse_features(x) for x in (reference, query))
-        volume = self.global_matching(reference4, query4, iters_global)
-        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
-        flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
-
+        flow4 = self._coarse_flow(self.global_matching(reference4, query4, iters_global))
         up_flow = self.upflow4(flow4)
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
