@@ -13,10 +13,8 @@ from .test_demo import study
 FILES = {"demo.png", "reference.png", "query.png"}
 
 
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """Run the command in this process → exit code, stdout, stderr. The study is computed once for all tests."""
-    monkeypatch.setattr("gocor.demo.study", lambda seed: study())
+def runner(monkeypatch, capfd):
+    """What runs the command in this process → exit code, stdout, stderr."""
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["gocor", *map(str, arguments)])
@@ -25,6 +23,12 @@ def run(monkeypatch, capfd):
         return (end.value.code, *capfd.readouterr())
 
     return call
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    monkeypatch.setattr("gocor.demo.study", lambda seed: study())  # computed once for all tests
+    return runner(monkeypatch, capfd)
 
 
 def test_version(run):

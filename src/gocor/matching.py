@@ -1,7 +1,7 @@
 """Two photographs in, dense matches out."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -177,7 +177,7 @@ def match(
 
 
 def match_stream(
-    pairs: Sequence[tuple[Any, Any]], network: MatchingNetwork, *, batch_size: int = 4, **options: Any
+    pairs: Iterable[tuple[Any, Any]], network: MatchingNetwork, *, batch_size: int = 4, **options: Any
 ) -> Iterator[MatchResult]:
     """Matches of pairs, in their order, read when their turn comes; neighbours of equal sizes share a batch."""
     batch: list[tuple[Picture, Picture]] = []

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gocor.data import atomic_path, read_flow, read_image, write_bytes_atomically, write_flow
+from gocor.data import read_flow, read_image, write_flow
+from gocor.files import atomic_path, write_bytes_atomically
 from gocor.ops.warp import inside_mask, warp
 
 SUFFIXES = [".flo", ".png", ".pfm", ".npz"]

@@ -140,6 +140,20 @@ def test_a_checkpoint_of_another_network(tmp_path):
     assert torch.equal(network.decoders[1].predict.weight, before)
 
 
+def test_what_cannot_be_converted(tmp_path):
+    source, target = tmp_path / "in.pth", tmp_path / "out.safetensors"
+    torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, source)
+    with pytest.raises(ValueError, match="VGG-16 features only"):
+        gocor.models.convert(source, target, "glunet")
+    save_model(create_model(TINY), source)
+    with pytest.raises(ValueError, match="a file of ours already"):
+        gocor.models.convert(source, target)
+    torch.save({"a": torch.zeros(1)}, source)
+    with pytest.raises(ValueError, match="belongs to none of our networks"):
+        gocor.models.convert(source, target)
+    assert not target.exists()
+
+
 def test_bad_names_devices_and_dtypes():
     with pytest.raises(ValueError, match="no model is named 'raft'; there are basenet"):
         gocor.load_model("raft")

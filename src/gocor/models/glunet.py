@@ -99,9 +99,9 @@ class GLUNet(MatchingNetwork):
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images of which one may be mirrored, as objects of one class often are (TSS).
 
-        Each sample is tried with the reference as it is and mirrored. Mirrored wins where the coarsest level says so, with
-        the images exchanged too: with GOCor by the larger sum of best scores, with plain correlation by the smaller
-        horizontal motion.
+        Each sample is tried with the reference as it is and mirrored. Mirrored wins where the coarsest level says so,
+        with the images exchanged too: with GOCor by the larger sum of best scores, with plain correlation by the
+        smaller horizontal motion.
 
         Args:
             reference: see `forward`.

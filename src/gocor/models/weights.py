@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from ..data.atomic import atomic_path
+from ..files import write_bytes_atomically
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
 from .published import load_published_state, load_vgg
@@ -117,8 +117,7 @@ def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: 
         "licence": LICENCE,
         **{key: value if isinstance(value, str) else json.dumps(value) for key, value in card.items()},
     }
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata)
+    write_bytes_atomically(path, save(tensors, metadata))
 
 
 def identify(state: dict[str, Tensor]) -> str:
@@ -136,7 +135,11 @@ def identify(state: dict[str, Tensor]) -> str:
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
     """Published checkpoint → our safetensors file; returns the network's name, found by its keys if not given."""
-    state, _ = _read(Path(source))
+    state, metadata = _read(Path(source))
+    if metadata.get("format") == FORMAT:
+        raise ValueError(f"{source} is a file of ours already")
+    if "features.0.weight" in state:
+        raise ValueError(f"{source} holds VGG-16 features only: there is no network to convert")
     try:
         network = create_model(name or identify(state))
     except ValueError as error:

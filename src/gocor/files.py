@@ -25,8 +25,10 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         if not temporary.exists():
             raise FileNotFoundError(f"nothing was written for {path}: write the path that the block is given")
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # a full disk does not say whose file it had no room for
         raise
 
 

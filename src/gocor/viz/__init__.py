@@ -1,0 +1,16 @@
+"""Pictures of flows and matches, and a whole result as files."""
+
+from .colors import color_legend, flow_scale, flow_to_color
+from .drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
+from .files import save_result
+
+__all__ = [
+    "color_legend",
+    "draw_confidence",
+    "draw_flow",
+    "draw_matches",
+    "draw_overlay",
+    "flow_scale",
+    "flow_to_color",
+    "save_result",
+]
