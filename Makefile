@@ -13,8 +13,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+PAIR := src/gocor/assets/reference.jpg src/gocor/assets/query.jpg
+
 demo: $(READY)
-	$(BIN)/gocor demo --output demo-output
+	$(BIN)/gocor demo --output demo-output/module
+	$(BIN)/gocor match $(PAIR) --output demo-output/match --overwrite
 
 test: $(READY)
 	$(BIN)/python -m pytest
