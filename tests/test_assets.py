@@ -18,8 +18,7 @@ def test_the_query_is_the_view_of_the_reference_that_its_origin_tells():
     origin = (ASSETS / "ORIGIN.md").read_text()
     assert "CC0 by the photographer" in origin
     points = [
-        (float(x.replace("−", "-")), float(y.replace("−", "-")))
-        for x, y in re.findall(r"\((−?\d+), (−?\d+)\)", origin)
+        (float(x.replace("−", "-")), float(y.replace("−", "-"))) for x, y in re.findall(r"\((−?\d+), (−?\d+)\)", origin)
     ]
     homography = cv2.getPerspectiveTransform(*np.array([points[:4], points[4:8]], np.float32))
     reference, query = read_image(ASSETS / "reference.jpg"), read_image(ASSETS / "query.jpg")

@@ -1,5 +1,6 @@
 """What every network promises, tried on the small variants."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -150,6 +151,22 @@ def test_mirrored_images_are_matched_sample_by_sample(name, monkeypatch):
         straight = network(mirror[None], query[1:])[0]
         torch.testing.assert_close((flow[1, 0] + x).flip(1), straight[0] + x, rtol=1e-3, atol=1e-2)
         torch.testing.assert_close(flow[1, 1].flip(1), straight[1], rtol=1e-3, atol=1e-2)
+
+
+def test_published_pwcnet_resizes_bytes_as_pillow_does():
+    from PIL import Image
+
+    picture = torch.randint(0, 256, (100, 150, 3), dtype=torch.uint8)
+    network = create_model("pwcnet-gocor-tiny")
+    network.published = True
+    image = picture.permute(2, 0, 1)[None].float()
+    ours, _ = network.prepare(image, image, (128, 192))
+    expected = torch.from_numpy(
+        np.asarray(Image.fromarray(picture.numpy()).resize((192, 128), Image.Resampling.BILINEAR)).copy()
+    )
+    difference = (255 * ours[0].flip(0).permute(1, 2, 0)).round() - expected
+    assert (difference != 0).float().mean() < 0.005
+    assert difference.abs().max() <= 1
 
 
 def test_a_layer_of_ones_own():

@@ -1,6 +1,7 @@
 """PWC-Net: optical flow from coarse to fine with a local correlation at each of five levels."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -55,14 +56,9 @@ class PWCNet(MatchingNetwork):
         return -(-height // 64) * 64, -(-width // 64) * 64
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
-        """Both images at the working size, BGR in [0, 1].
-
-        Published code resizes bytes; its rounding is kept where a published checkpoint is used.
-        """
-        resized = (resize_image(x, size, published=False) for x in (reference, query))
-        if self.published:
-            resized = (image.round().clamp(0, 255) for image in resized)
-        return tuple(image.flip(1) / 255 for image in resized)
+        """Both images at the working size, BGR in [0, 1]."""
+        resize = _resize_bytes if self.published else partial(resize_image, published=False)
+        return tuple(resize(image, size).flip(1) / 255 for image in (reference, query))
 
     def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
         """Images `(B, 3, H, W)` → flows at 1/64, 1/32, 1/16, 1/8 and 1/4, all in pixels of the full resolution."""
@@ -82,6 +78,13 @@ class PWCNet(MatchingNetwork):
             flows.append(flow)
         flows[-1] = flow + self.context(features)
         return [FLOW_SCALE * flow for flow in flows]
+
+
+def _resize_bytes(image: Tensor, size: tuple[int, int]) -> Tensor:
+    """Bilinear resizing of bytes as published code does it, by Pillow: first the width, then the height, both rounded."""
+    for step in ((image.shape[2], size[1]), size):
+        image = (resize_image(image, step, published=False) + 0.5).floor().clamp(0, 255)
+    return image
 
 
 def _warp_seen(features: Tensor, flow: Tensor) -> Tensor:
