@@ -81,7 +81,7 @@ class PWCNet(MatchingNetwork):
 
 
 def _resize_bytes(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """Bilinear resizing of bytes as published code does it, by Pillow: first the width, then the height, both rounded."""
+    """Bilinear resizing of bytes as published code does it, by Pillow: the width, then the height, both rounded."""
     for step in ((image.shape[2], size[1]), size):
         image = (resize_image(image, step, published=False) + 0.5).floor().clamp(0, 255)
     return image
