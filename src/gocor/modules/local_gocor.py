@@ -1,13 +1,15 @@
 """Local GOCor: every filter against the pixels around it."""
 
 from functools import partial
+from typing import Literal
 
 from torch import Tensor
 
 from ..ops import local_correlation, local_correlation_adjoint_reference, transpose_local_volume
-from ..ops.checks import check_count
+from ..ops.checks import check_choice, check_count, exporting
 from .basis import local_distances
-from .descent import Problem, scale_free_floor
+from .descent import Problem, scale_free_floor, steepest_descent
+from .fused import can_fuse, fused_descent
 from .gocor import GOCor, Objective
 
 
@@ -25,6 +27,8 @@ class LocalGOCor(GOCor):
         query_objective: whether the objective has the query term (the paper found it harmful here). R's first kernel
             then acts on positions, the second on displacements.
         channels: D, needed by the flexible initialisers only.
+        form: how to iterate, `"filters"` in plain operators, `"fused"` in one kernel (on a GPU with Triton, R ≤ 4,
+            without query term; differentiable once), or `"auto"`, fused where that is possible.
         scale_free_step: whether the step's denominator is free of an absolute floor. Published code has one of
             1e-8 in units of 1/D⁴, which stalls the optimisation of small or unit-norm features.
 
@@ -61,8 +65,12 @@ class LocalGOCor(GOCor):
         step_factor: float = 1.0,
         scale_free_step: bool = True,
         bidirectional: bool = False,
+        form: Literal["auto", "filters", "fused"] = "auto",
     ) -> None:
         check_count("radius", radius)
+        check_choice("form", form, ("auto", "filters", "fused"))
+        if form == "fused" and query_objective:
+            raise ValueError("the fused iteration has no query term: form='fused' goes with query_objective=False")
         super().__init__(
             iters=iters,
             initializer=initializer,
@@ -83,6 +91,15 @@ class LocalGOCor(GOCor):
             bidirectional=bidirectional,
         )
         self.radius = radius
+        self.form = form
+
+    def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
+        problem, filters = self._problem(reference, query), self.initializer(reference)
+        fused = self.form != "filters" and not exporting() and can_fuse(problem, self.radius)
+        if self.form == "fused" and not fused:
+            raise ValueError("form='fused' needs float32 or 16-bit inputs on a GPU, Triton, and a radius of 4 or less")
+        descend = partial(fused_descent, radius=self.radius) if fused else steepest_descent
+        return problem.correlate(descend(problem, filters, iters=iters), query)
 
     def _problem(self, reference: Tensor, query: Tensor) -> Problem:
         dtype, side = reference.dtype, 2 * self.radius + 1

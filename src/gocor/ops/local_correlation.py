@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import local_reference, local_tiled
 from .checks import Normalize, check_count, check_feature_pair, check_volume, exporting, scale_of
+from .kernels import can_correlate, kernels
 
 
 def local_correlation(reference: Tensor, query: Tensor, radius: int = 4, *, normalize: Normalize = "mean") -> Tensor:
@@ -95,24 +96,29 @@ def _call(
         return operator(a, features, radius, scale)
 
 
-# Slices beat tiles where the window is small: few passes, and most of a tile's product would be thrown away.
-def _form(radius: int) -> Any:
+def _form(features: Tensor, radius: int) -> Any:
+    """The fastest form for these features: kernels on a GPU that has Triton, matrix products, or slices.
+
+    Slices beat matrix products where the window is small: few passes, and most of a product would be thrown away.
+    """
+    if can_correlate(features, radius):
+        return kernels()
     return local_reference if radius <= 1 else local_tiled
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())
 def _correlate(reference: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(radius).correlate(reference, query, radius, scale).contiguous()
+    return _form(query, radius).correlate(reference, query, radius, scale).contiguous()
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_reference", mutates_args=())
 def _adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(radius).adjoint_reference(volume, query, radius, scale).contiguous()
+    return _form(query, radius).adjoint_reference(volume, query, radius, scale).contiguous()
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_query", mutates_args=())
 def _adjoint_query(volume: Tensor, reference: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(radius).adjoint_query(volume, reference, radius, scale).contiguous()
+    return _form(reference, radius).adjoint_query(volume, reference, radius, scale).contiguous()
 
 
 @_correlate.register_fake
