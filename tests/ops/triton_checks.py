@@ -72,11 +72,11 @@ def test_fused_iterations_equal_the_readable_ones(options, shape, iters):
 
 
 @pytest.fixture
-def _fuse_everywhere(monkeypatch):
+def fuse_everywhere(monkeypatch):
     monkeypatch.setattr("gocor.modules.local_gocor.can_fuse", lambda problem, radius: problem.regularizer is None)
 
 
-@pytest.mark.usefixtures("_fuse_everywhere")
+@pytest.mark.usefixtures("fuse_everywhere")
 def test_the_module_uses_them_with_the_same_gradients():
     reference, query = torch.randn(2, 1, 12, 6, 9, device=DEVICE)
     results = []
@@ -90,7 +90,7 @@ def test_the_module_uses_them_with_the_same_gradients():
         assert relative_error(ours, expected) < 1e-4
 
 
-@pytest.mark.usefixtures("_fuse_everywhere")
+@pytest.mark.usefixtures("fuse_everywhere")
 def test_compiles_as_one_graph():
     reference, query = (x.requires_grad_() for x in torch.randn(2, 1, 12, 6, 9, device=DEVICE).unbind())
     module = LocalGOCor(2).to(DEVICE)
@@ -98,6 +98,19 @@ def test_compiles_as_one_graph():
     torch.testing.assert_close(compiled(reference, query), module(reference, query))
     compiled(reference, query).sum().backward()
     assert reference.grad is not None
+
+
+def test_a_gpu_with_too_little_memory_on_chip_falls_back(monkeypatch):
+    module, reference = LocalGOCor(2).to(DEVICE), torch.randn(1, 12, 6, 9, device=DEVICE)
+
+    def refuse(*arguments):
+        raise local_triton.OutOfResources(300_000, 100_000, "shared memory")
+
+    monkeypatch.setattr(local_triton, "descend", refuse)
+    with torch.no_grad():
+        problem, filters = problem_of(module, reference)
+        ours = fused.fused_descent(problem, filters, radius=2, iters=3)
+        assert relative_error(ours, steepest_descent(problem, filters, 3)) < 1e-5
 
 
 def test_form_is_checked():

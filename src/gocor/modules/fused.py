@@ -4,6 +4,7 @@ The forward pass is one launch that writes nothing but the filters. The backward
 walks back through them by the rules below, so nothing is stored between the two.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -34,8 +35,11 @@ def _descend(
     reference: Tensor, filters: Tensor, target: Tensor, weight: Tensor, mask: Tensor, regularization: Tensor,
     step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
 ) -> Tensor:  # fmt: skip
-    maps = target, weight, mask
-    return kernels().descend(reference, filters, maps, regularization, step_factor, radius, iters, eta, floor)
+    options = regularization, step_factor, radius, iters, eta, floor
+    try:
+        return kernels().descend(reference, filters, (target, weight, mask), *options)
+    except kernels().OutOfResources:  # a GPU with less memory on chip than the kernel needs
+        return _iterate(reference, filters, _maps(target, weight, mask), *options)[0].contiguous()
 
 
 class _Iteration(NamedTuple):
@@ -47,6 +51,31 @@ class _Iteration(NamedTuple):
     change: Tensor  # t = C(g)
 
 
+def _maps(target: Tensor, weight: Tensor, mask: Tensor) -> TargetMaps:
+    return TargetMaps(*(values.view(-1, 1, 1) for values in (target, weight, mask)))
+
+
+def _iterate(
+    reference: Tensor, filters: Tensor, maps: TargetMaps, regularization: Tensor, step_factor: Tensor,
+    radius: int, iters: int, eta: float, floor: float,
+) -> tuple[Tensor, Tensor, list[_Iteration]]:  # fmt: skip
+    """The iterations in plain operators: final filters and scores, and what each iteration started from."""
+    correlate = partial(local_correlation, radius=radius, normalize="sum")
+    w, c = filters, correlate(filters, reference)
+    taken: list[_Iteration] = []
+    for _ in range(iters):
+        residual, slope = residual_and_slope(c, maps, eta)
+        pull = local_correlation_adjoint_reference(slope * residual, reference, radius, normalize="sum")
+        g = pull + regularization * w
+        t = correlate(g, reference)
+        taken.append(_Iteration(w, c, g, t))
+        numerator = squared_norm(g, (1,))
+        denominator = squared_norm(slope * t, (1,)) + regularization * numerator
+        step = step_factor * step_length(numerator, denominator, floor)
+        w, c = w - step * g, c - step * t
+    return w, c, taken
+
+
 def descent_gradients(
     grad: Tensor, reference: Tensor, filters: Tensor, maps: TargetMaps, regularization: Tensor, step_factor: Tensor,
     radius: int, iters: int, eta: float, floor: float,
@@ -56,28 +85,10 @@ def descent_gradients(
     Every step of the iteration (see `descent`) in reverse, bars for gradients. C, Cᵀ and C_qᵀ are the local correlation
     and its adjoints in the first and in the second argument.
     """
-
-    def correlate(a: Tensor, b: Tensor) -> Tensor:
-        return local_correlation(a, b, radius, normalize="sum")
-
-    def adjoint(volume: Tensor, b: Tensor) -> Tensor:
-        return local_correlation_adjoint_reference(volume, b, radius, normalize="sum")
-
-    def adjoint_query(volume: Tensor, a: Tensor) -> Tensor:
-        return local_correlation_adjoint_query(volume, a, radius, normalize="sum")
-
-    w, c = filters, correlate(filters, reference)
-    taken: list[_Iteration] = []
-    for _ in range(iters):
-        residual, slope = residual_and_slope(c, maps, eta)
-        g = adjoint(slope * residual, reference) + regularization * w
-        t = correlate(g, reference)
-        taken.append(_Iteration(w, c, g, t))
-        numerator = squared_norm(g, (1,))
-        denominator = squared_norm(slope * t, (1,)) + regularization * numerator
-        step = step_factor * step_length(numerator, denominator, floor)
-        w, c = w - step * g, c - step * t
-
+    correlate = partial(local_correlation, radius=radius, normalize="sum")
+    adjoint = partial(local_correlation_adjoint_reference, radius=radius, normalize="sum")
+    adjoint_query = partial(local_correlation_adjoint_query, radius=radius, normalize="sum")
+    _, c, taken = _iterate(reference, filters, maps, regularization, step_factor, radius, iters, eta, floor)
     bar_w, bar_c, bar_reference = grad, torch.zeros_like(c), torch.zeros_like(reference)
     bar_maps = [torch.zeros_like(values) for values in maps]
     bar_regularization, bar_factor = torch.zeros_like(regularization), torch.zeros_like(step_factor)
@@ -137,9 +148,8 @@ def _descend_backward(
     grad: Tensor, reference: Tensor, filters: Tensor, target: Tensor, weight: Tensor, mask: Tensor,
     regularization: Tensor, step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
 ) -> list[Tensor]:  # fmt: skip
-    maps = TargetMaps(*(values.view(-1, 1, 1) for values in (target, weight, mask)))
     options = regularization, step_factor, radius, iters, eta, floor
-    gradients = descent_gradients(grad, reference, filters, maps, *options)
+    gradients = descent_gradients(grad, reference, filters, _maps(target, weight, mask), *options)
     inputs = reference, filters, target, weight, mask, regularization, step_factor
     return [g.view_as(x).contiguous() for g, x in zip(gradients, inputs, strict=True)]
 

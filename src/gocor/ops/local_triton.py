@@ -9,17 +9,23 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
+
+__all__ = ["OutOfResources", "adjoint_query", "adjoint_reference", "correlate", "descend"]
 
 TY, TX = 8, 8  # tile of the correlation and of its adjoints
 FUSED_TY, FUSED_ROWS, FUSED_COLUMNS = 4, 16, 16  # tile rows of the fused kernel, and its window, for R ≤ 4
 
 
-FULL_PRECISION = "tf32x3"  # three products of 11 bits each: as exact as float32, on matrix units
+# Full precision on matrix units is three products of 11 bits each, as exact as float32. The fused kernel would need
+# more shared memory for it than there is, and multiplies without matrix units.
+FULL_PRECISION, FUSED_FULL_PRECISION = "tf32x3", "ieee"
+FUSED_WARPS, FUSED_STAGES, FUSED_BLOCK = 8, 2, 32
 
 
-def precision(dtype: torch.dtype) -> str:
+def precision(dtype: torch.dtype, full: str = FULL_PRECISION) -> str:
     """How products of float32 are made: in one pass of 11 bits where torch's own matrix products are, else in full."""
-    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else FULL_PRECISION
+    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else full
 
 
 @triton.jit
@@ -199,7 +205,8 @@ def descend(
     _descend_kernel[(tiles_y * tiles_x, batch)](
         features, filters, torch.empty_like(filters), *(m.contiguous() for m in maps), regularization, step_factor,
         height, width, tiles_x, floor, ITERS=iters, ETA=eta, C=channels, R=radius, TY=FUSED_TY, TX=TX, ROWS=FUSED_ROWS,
-        COLUMNS=FUSED_COLUMNS, BLOCK_C=_block(channels), PRECISION=precision(features.dtype), num_warps=8,
+        COLUMNS=FUSED_COLUMNS, BLOCK_C=min(FUSED_BLOCK, _block(channels)),
+        PRECISION=precision(features.dtype, FUSED_FULL_PRECISION), num_warps=FUSED_WARPS, num_stages=FUSED_STAGES,
     )  # fmt: skip
     return filters
 
