@@ -114,8 +114,8 @@ def test_overlay_is_grey_where_images_agree():
     result = exact()
     inside = ~result.occlusion.numpy()
     inner = (slice(40, -40), slice(40, -40))
-    aligned = draw_overlay(result.reference, result.warped, inside)
-    shifted = draw_overlay(result.reference, np.roll(result.warped, 2, 1), inside)
+    aligned = draw_overlay(result.reference, result.warp(), inside)
+    shifted = draw_overlay(result.reference, np.roll(result.warp(), 2, 1), inside)
     assert saturation(aligned[inner]) < 8  # noise, in spite of the other light
     assert saturation(shifted[inner]) > 2 * saturation(aligned[inner])
     alone = aligned[~inside].astype(int)
@@ -194,8 +194,8 @@ def test_saved_result(tmp_path):
         flow, valid = read_flow(folder / name)
         assert valid.all()
         np.testing.assert_allclose(flow, exact().flow, atol=1 / 64 if "kitti" in name else 0)
-    np.testing.assert_array_equal(read_image(folder / "warped.png"), exact().warped)
-    assert exact().warped.shape == exact().reference.shape
+    np.testing.assert_array_equal(read_image(folder / "warped.png"), exact().warp())
+    assert exact().warp().shape == exact().reference.shape
     table = np.genfromtxt(folder / "matches.csv", delimiter=",", names=True)
     assert table.dtype.names == ("x", "y", "x_query", "y_query", "confidence")
     np.testing.assert_allclose(table.tolist(), exact().matches(50), atol=1e-3)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from .ops.checks import check_count
 from .ops.warp import forward_backward_error, inside_mask, occlusion_mask, warp
 
 Picture = NDArray[np.uint8]
-MAX_SIZE = 1280  # of the longer side that a network works at, unless told otherwise
+MAX_SIZE = 1664  # of the longer side that a network works at, unless told otherwise
 MIN_POINTS = {"homography": 4, "fundamental": 8}
 
 
@@ -70,15 +69,10 @@ class MatchResult:
         dx, dy = self.flow.numpy()[:, y, x]
         return np.stack([x, y, x + dx, y + dy, value], 1).astype(np.float32)
 
-    @cached_property
-    def warped(self) -> Picture:
+    def warp(self) -> Picture:
         """The query seen from the reference, RGB `(H, W, 3)`, black where it shows nothing."""
         query = torch.from_numpy(self.query).permute(2, 0, 1)[None].float()
         return warp(query, self.flow[None])[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-
-    def warp(self) -> Picture:
-        """The query seen from the reference, RGB `(H, W, 3)`, black where it shows nothing."""
-        return self.warped
 
     def homography(
         self, threshold: float = 3.0, max_points: int = 5000, min_confidence: float = 0.5

@@ -1,5 +1,6 @@
 """Feature pyramids of the networks: VGG-16 (frozen) and PWC-Net's own."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -39,11 +40,14 @@ class VGGPyramid(nn.Module):
         self.level_4 = _convolutions(c[3], c[4], 3)
         self.requires_grad_(False)
 
-    def forward(self, image: Tensor, last: int = 4) -> list[Tensor]:
-        """`(B, 3, H, W)` → feature maps of levels 0 to `last`."""
-        features = [self.level_0(image)]
-        for level in (self.level_1, self.level_2, self.level_3, self.level_4)[:last]:
-            features.append(F.max_pool2d(level(features[-1]), 2, ceil_mode=self.ceil_mode))
+    def forward(self, image: Tensor, levels: Sequence[int] = range(5)) -> list[Tensor]:
+        """`(B, 3, H, W)` → feature maps of the levels asked for, in rising order; the others are not kept."""
+        x = self.level_0(image)
+        features = [x] if 0 in levels else []
+        for index, level in enumerate((self.level_1, self.level_2, self.level_3, self.level_4)[: max(levels)], start=1):
+            x = F.max_pool2d(level(x), 2, ceil_mode=self.ceil_mode)
+            if index in levels:
+                features.append(x)
         return features
 
 
@@ -73,7 +77,7 @@ class PWCPyramid(nn.Module):
 def _convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
     layers: list[nn.Module] = []
     for index in range(count):
-        layers += [nn.Conv2d(inputs if index == 0 else outputs, outputs, 3, padding=1), nn.ReLU()]
+        layers += [nn.Conv2d(inputs if index == 0 else outputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
 
 

@@ -59,18 +59,18 @@ class BaseNet(MatchingNetwork):
 
     def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
         """Normalised images `(B, 3, 256, 256)` → flows at 16×16, 32×32 and 64×64, all in pixels of 256×256."""
-        reference, query = (self.pyramid(image) for image in inputs)
-        volume = self.global_matching(reference[4], query[4], iters_global)
+        (reference2, reference3, reference4), (query2, query3, query4) = (self.pyramid(x, (2, 3, 4)) for x in inputs)
+        volume = self.global_matching(reference4, query4, iters_global)
         start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
         flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
 
-        up_flow = upsample(flow4, reference[3].shape[2:])
-        volume = self.local_matching(reference[3], warp(query[3], up_flow / 8), iters_local)
+        up_flow = upsample(flow4, reference3.shape[2:])
+        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         flow3 = residual + up_flow
 
-        up_flow = upsample(flow3, reference[2].shape[2:])
-        volume = self.local_matching(reference[2], warp(query[2], up_flow / 4), iters_local)
+        up_flow = upsample(flow3, reference2.shape[2:])
+        volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)
         features, residual = self.decoder2(torch.cat([volume, up_flow, self.upfeat3(features)], 1))
         flow2 = residual + up_flow + self.context2(features)
         return [flow4, flow3, flow2]

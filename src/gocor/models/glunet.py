@@ -80,18 +80,18 @@ class GLUNet(MatchingNetwork):
         """
         flow4, flow3 = self._coarse(inputs[2], inputs[3], iters_local, iters_global)
         height, width = inputs[0].shape[2:]
-        reference, query = (self.pyramid(image, 3) for image in inputs[:2])
+        (reference2, reference3), (query2, query3) = (self.pyramid(image, (2, 3)) for image in inputs[:2])
         to_pixels = torch.tensor([width / SIDE, height / SIDE], dtype=flow3.dtype, device=flow3.device).view(2, 1, 1)
-        up_flow = upsample(flow3, reference[3].shape[2:]) * to_pixels
+        up_flow = upsample(flow3, reference3.shape[2:]) * to_pixels
         if not self.training:
-            up_flow = self._refine(reference[3], query[3], up_flow, height, width, iters_local)
+            up_flow = self._refine(reference3, query3, up_flow, height, width, iters_local)
 
-        volume = self.local_matching(reference[3], warp(query[3], up_flow / 8), iters_local)
+        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder2(torch.cat([volume, up_flow], 1))
         flow2 = residual + up_flow
 
         up_flow = self.upflow2(flow2)
-        volume = self.local_matching(reference[2], warp(query[2], up_flow / 4), iters_local)
+        volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)
         features, residual = self.decoder1(torch.cat([volume, up_flow, self.upfeat2(features)], 1))
         flow1 = residual + up_flow + self.context1(features)
         return [flow4, flow3, flow2, flow1]
@@ -149,7 +149,7 @@ class GLUNet(MatchingNetwork):
         return flow4, residual + up_flow + self.context3(features)
 
     def _coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        level3, level4 = self.pyramid(image)[3:]
+        level3, level4 = self.pyramid(image, (3, 4))
         if not self.semantic:
             return level3, level4
         level5 = F.interpolate(level4, scale_factor=0.5, mode="bilinear", align_corners=False)

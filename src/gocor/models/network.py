@@ -73,7 +73,12 @@ class MatchingNetwork(nn.Module, ABC):
         inputs = self.prepare(reference, query, working_size)
         with _autocast(reference.device, self.autocast_dtype):
             flow = self.levels(*inputs, iters_local=iters_local, iters_global=iters_global)[-1]
-        return full_resolution(flow.float(), working_size, size, (query.shape[2], query.shape[3]))
+        return full_resolution(
+            flow.to(torch.promote_types(flow.dtype, torch.float32)),
+            working_size,
+            size,
+            (query.shape[2], query.shape[3]),
+        )
 
     @abstractmethod
     def working_size(self, height: int, width: int) -> tuple[int, int]:

@@ -53,11 +53,11 @@ def save_result(
     """
     check_formats(formats)
     matches = result.matches(max_points, min_confidence)
-    shown = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy()
+    shown, warped = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy(), result.warp()
     pictures = {
         "flow.png": draw_flow(result.flow),
-        "warped.png": result.warped,
-        "overlay.png": draw_overlay(result.reference, result.warped, shown),
+        "warped.png": warped,
+        "overlay.png": draw_overlay(result.reference, warped, shown),
         "matches.png": draw_matches(result.reference, result.query, matches),
         "confidence.png": draw_confidence(result.confidence),
     }
