@@ -27,14 +27,14 @@ def test_one_hot_target():
 def test_quadratic_objective_is_the_distance_to_delta():
     distance = torch.tensor([0.0, 1.0, 2.0])
     scores = torch.tensor([0.3, -0.5, 2.0])
-    residual, slope = residual_and_slope(scores, QuadraticObjective().maps(distance), 0.0)
+    residual, slope = residual_and_slope(scores, QuadraticObjective().maps(distance).coefficients(), 0.0)
     torch.testing.assert_close(residual, scores - torch.tensor([1.0, 0.0, 0.0]))
     torch.testing.assert_close(slope, torch.ones(3))
 
 
 def test_robust_function_weighs_negative_scores_by_v_minus():
     maps = TargetMaps(torch.zeros(3), torch.full((3,), 2.0), torch.full((3,), 0.25))
-    residual, slope = residual_and_slope(torch.tensor([1.0, -1.0, 0.0]), maps, 0.0)
+    residual, slope = residual_and_slope(torch.tensor([1.0, -1.0, 0.0]), maps.coefficients(), 0.0)
     assert residual.tolist() == [2.0, -0.5, 0.0]
     assert slope.tolist() == [2.0, 0.5, 1.25]
 
@@ -43,15 +43,15 @@ def test_robust_function_weighs_negative_scores_by_v_minus():
 def test_slope_is_the_derivative_of_the_residual(eta):
     scores = torch.randn(200, dtype=torch.float64, requires_grad=True)
     maps = TargetMaps(*torch.rand(3, 200, dtype=torch.float64))
-    residual, slope = residual_and_slope(scores, maps, eta)
+    residual, slope = residual_and_slope(scores, maps.coefficients(), eta)
     (derivative,) = torch.autograd.grad(residual.sum(), scores)
     torch.testing.assert_close(slope, derivative)
 
 
 def test_smooth_function_approaches_the_robust_one():
     scores, maps = torch.linspace(-2, 2, 41, dtype=torch.float64), TargetMaps(*torch.rand(3, 41, dtype=torch.float64))
-    sharp, _ = residual_and_slope(scores, maps, 0.0)
-    smooth, _ = residual_and_slope(scores, maps, 1e-9)
+    sharp, _ = residual_and_slope(scores, maps.coefficients(), 0.0)
+    smooth, _ = residual_and_slope(scores, maps.coefficients(), 1e-9)
     torch.testing.assert_close(smooth, sharp, atol=1e-8, rtol=0)
 
 

@@ -109,10 +109,11 @@ def steepest_descent(
     p, weight_decay, dims = problem, problem.regularization, problem.dims
     if iters == 0 and observe is None:
         return filters
+    coefficients = p.maps.coefficients()
     scores = p.correlate(filters, p.reference)
     smoothed = p.smooth(p.correlate(filters, p.query)) if p.regularizer is not None else None
     for _ in range(iters):
-        residual, slope = residual_and_slope(scores, p.maps, p.eta)
+        residual, slope = residual_and_slope(scores, coefficients, p.eta)
         gradient = p.adjoint(slope * residual, p.reference) + weight_decay * filters
         if smoothed is not None:
             gradient = gradient + p.adjoint(p.smooth_adjoint(smoothed), p.query)
@@ -131,7 +132,7 @@ def steepest_descent(
         if smoothed is not None:
             smoothed = smoothed - step.view(-1, *[1] * 5) * smoothed_change
     if observe is not None:
-        residual, _ = residual_and_slope(scores, p.maps, p.eta)
+        residual, _ = residual_and_slope(scores, coefficients, p.eta)
         observe(State(filters, scores, residual, smoothed, None))
     return filters
 

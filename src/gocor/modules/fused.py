@@ -61,10 +61,10 @@ def _iterate(
 ) -> tuple[Tensor, Tensor, list[_Iteration]]:  # fmt: skip
     """The iterations in plain operators: final filters and scores, and what each iteration started from."""
     correlate = partial(local_correlation, radius=radius, normalize="sum")
-    w, c = filters, correlate(filters, reference)
+    w, c, coefficients = filters, correlate(filters, reference), maps.coefficients()
     taken: list[_Iteration] = []
     for _ in range(iters):
-        residual, slope = residual_and_slope(c, maps, eta)
+        residual, slope = residual_and_slope(c, coefficients, eta)
         pull = local_correlation_adjoint_reference(slope * residual, reference, radius, normalize="sum")
         g = pull + regularization * w
         t = correlate(g, reference)
@@ -92,8 +92,9 @@ def descent_gradients(
     bar_w, bar_c, bar_reference = grad, torch.zeros_like(c), torch.zeros_like(reference)
     bar_maps = [torch.zeros_like(values) for values in maps]
     bar_regularization, bar_factor = torch.zeros_like(regularization), torch.zeros_like(step_factor)
+    coefficients = maps.coefficients()
     for w, c, g, t in reversed(taken):
-        residual, slope = residual_and_slope(c, maps, eta)
+        residual, slope = residual_and_slope(c, coefficients, eta)
         numerator = squared_norm(g, (1,))
         curvature = squared_norm(slope * t, (1,)) + regularization * numerator
         alpha = step_length(numerator, curvature, floor)

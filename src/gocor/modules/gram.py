@@ -31,10 +31,10 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
         return scores[:, count:]
     keys = features if p.regularizer is not None else features[:, :, :count]
     gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
-    energy = squared_norm(filters, dims)
+    energy, coefficients = squared_norm(filters, dims), p.maps.coefficients()
     smoothed = p.smooth(scores[:, count:]) if p.regularizer is not None else None
     for _ in range(iters):
-        residual, slope = residual_and_slope(scores[:, :count], p.maps, p.eta)
+        residual, slope = residual_and_slope(scores[:, :count], coefficients, p.eta)
         pull = slope * residual
         if smoothed is not None:
             pull = torch.cat([pull, p.smooth_adjoint(smoothed)], 1)

@@ -15,12 +15,26 @@ from torch import Tensor, nn
 from .basis import triangular_basis
 
 
+class Coefficients(NamedTuple):
+    """The same for all iterations: v⁺(1 − m)/2, v⁺(1 + m)/2 and v⁺y′."""
+
+    bend: Tensor
+    slant: Tensor
+    goal: Tensor
+
+
 class TargetMaps(NamedTuple):
     """What the reference term asks for, by pair of pixels: y = v⁺·target, v⁻ = v⁺·mask."""
 
     target: Tensor
     weight: Tensor
     mask: Tensor
+
+    def coefficients(self) -> Coefficients:
+        """What `residual_and_slope` takes."""
+        half = self.weight / 2
+        tilt = half * self.mask
+        return Coefficients(half - tilt, half + tilt, self.weight * self.target)
 
 
 class ReferenceObjective(nn.Module):
@@ -64,23 +78,22 @@ class QuadraticObjective(nn.Module):
         return TargetMaps((distance == 0).to(distance.dtype), ones, ones)
 
 
-def residual_and_slope(scores: Tensor, maps: TargetMaps, eta: float) -> tuple[Tensor, Tensor]:
+def residual_and_slope(scores: Tensor, coefficients: Coefficients, eta: float) -> tuple[Tensor, Tensor]:
     """Residual r = v⁺(σ_η(c; m) − y′) of the reference term, and its derivative v⁺σ_η′ by the score c.
 
     `σ_η(c; m) = (1−m)/2 · (√(c²+η²) − η) + (1+m)/2 · c` (paper, eq. 3). With η = 0 this is c for c ≥ 0 and m·c for
     c < 0; its derivative at zero is taken as (1+m)/2. (The appendix has the derivative depend on C − y, against its own
     eq. 3 and against published code: it depends on C.)
 
-    Shapes: scores `(B, K, H, W)`, maps broadcastable to them; both results `(B, K, H, W)`.
+    Shapes: scores `(B, K, H, W)`, coefficients broadcastable to them; both results `(B, K, H, W)`.
     """
-    bend, slant = (1 - maps.mask) / 2, (1 + maps.mask) / 2
-    if eta == 0:
-        magnitude, direction = scores.abs(), scores.sign()
-    else:
-        root = (scores.square() + eta * eta).sqrt()
-        magnitude, direction = root - eta, scores / root
-    residual = maps.weight * (bend * magnitude + slant * scores - maps.target)
-    return residual, maps.weight * (bend * direction + slant)
+    bend, slant, goal = coefficients
+    if eta == 0:  # |c| = sign(c)·c, so the slope gives the residual too, in fewer passes over the scores
+        slope = bend * scores.sign() + slant
+        return slope * scores - goal, slope
+    root = (scores.square() + eta * eta).sqrt()
+    residual = bend * (root - eta) + slant * scores - goal
+    return residual, bend * (scores / root) + slant
 
 
 class QueryRegularizer(nn.Module):
