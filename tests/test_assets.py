@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import gocor
-from gocor.data import read_image
+from gocor.data.io import read_image
 from gocor.ops import inside_mask, warp
 
 ASSETS = Path(gocor.__file__).parent / "assets"

@@ -12,7 +12,7 @@ import torch
 
 from gocor.cli import batch
 from gocor.cli.errors import is_explained
-from gocor.data import read_flow, read_image, write_image
+from gocor.data.io import read_flow, read_image, write_image
 from gocor.models import load_model, save_model
 from gocor.models.weights import UntrainedWarning
 from gocor.viz.files import check_formats

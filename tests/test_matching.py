@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 import gocor
-from gocor.data.images import write_image
+from gocor.data.io import write_image
 from gocor.demo import render_views
 from gocor.matching import MatchResult, _certainty, as_picture
 from gocor.models import create_model

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gocor.data import read_flow, read_image
+from gocor.data.io import read_flow, read_image
 from gocor.demo import HEIGHT, WIDTH, grid, render_views
 from gocor.matching import MatchResult
 from gocor.ops.warp import inside_mask

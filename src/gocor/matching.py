@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .data.images import read_image, to_rgb
+from .data.io import read_image, to_rgb
 from .models.network import MatchingNetwork
 from .models.weights import choose_device, load_model
 from .ops.checks import check_count

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..data.flow_files import write_flow
-from ..data.images import write_image
+from ..data.io import write_flow, write_image
 from ..files import PathLike, write_bytes_atomically
 from ..ops.warp import inside_mask
 from .drawing import draw_confidence, draw_flow, draw_matches, draw_overlay

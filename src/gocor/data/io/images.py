@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import PathLike, read_bytes, write_bytes_atomically
+from ...files import PathLike, read_bytes, write_bytes_atomically
 
 WRITABLE = (".png", ".jpg", ".jpeg")
 CUT_SHORT = "the file is cut short, copy or download it again"

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gocor.data import read_image, to_rgb, write_image
-from gocor.data.images import PNG_SIGNATURE
+from gocor.data.io import read_image, to_rgb, write_image
+from gocor.data.io.images import PNG_SIGNATURE
 
 
 def picture(height=12, width=17, channels=3, dtype=np.uint8, seed=0):

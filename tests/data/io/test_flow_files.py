@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gocor.data import read_flow, read_image, write_flow
+from gocor.data.io import read_flow, read_image, write_flow
 from gocor.files import atomic_path, write_bytes_atomically
 from gocor.ops.warp import inside_mask, warp
 
 SUFFIXES = [".flo", ".png", ".pfm", ".npz"]
-REAL = Path(__file__).parents[2].parent / "shared" / "data" / "eval"
+REAL = Path(__file__).parents[3].parent / "shared" / "data" / "eval"
 property_test = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
