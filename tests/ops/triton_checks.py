@@ -100,6 +100,17 @@ def test_compiles_as_one_graph():
     assert reference.grad is not None
 
 
+@pytest.mark.parametrize("iters", [0, 3])
+def test_an_unsupported_gpu_falls_back(monkeypatch, iters):
+    module, reference = LocalGOCor(2).to(DEVICE), torch.randn(1, 12, 6, 9, device=DEVICE)
+    monkeypatch.setattr(fused, "supported", lambda device: False)
+    monkeypatch.delattr(local_triton, "descend")
+    with torch.no_grad():
+        problem, filters = problem_of(module, reference)
+        ours = fused.fused_descent(problem, filters, radius=2, iters=iters)
+        assert relative_error(ours, steepest_descent(problem, filters, iters)) < 1e-5
+
+
 def test_a_gpu_with_too_little_memory_on_chip_falls_back(monkeypatch):
     module, reference = LocalGOCor(2).to(DEVICE), torch.randn(1, 12, 6, 9, device=DEVICE)
 

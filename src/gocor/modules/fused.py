@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..ops import local_correlation, local_correlation_adjoint_query, local_correlation_adjoint_reference
-from ..ops.kernels import can_descend, kernels
+from ..ops.kernels import can_descend, kernels, supported
 from .descent import Problem, squared_norm, step_length
 from .objective import TargetMaps, residual_and_slope
 
@@ -36,10 +36,12 @@ def _descend(
     step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
 ) -> Tensor:  # fmt: skip
     options = regularization, step_factor, radius, iters, eta, floor
-    try:
-        return kernels().descend(reference, filters, (target, weight, mask), *options)
-    except kernels().OutOfResources:  # a GPU with less memory on chip than the kernel needs
-        return _iterate(reference, filters, _maps(target, weight, mask), *options)[0].contiguous()
+    if supported(reference.device):
+        try:
+            return kernels().descend(reference, filters, (target, weight, mask), *options)
+        except kernels().OutOfResources:  # a GPU with less memory on chip than the kernel needs
+            pass
+    return _iterate(reference, filters, _maps(target, weight, mask), *options)[0].clone()
 
 
 class _Iteration(NamedTuple):

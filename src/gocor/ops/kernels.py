@@ -1,5 +1,7 @@
 """Where Triton kernels can be used. Triton itself is imported when the first of them runs."""
 
+import os
+import shutil
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -7,18 +9,32 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-HAS_TRITON = find_spec("triton") is not None
+# Triton builds its launchers with a C compiler; a machine without one keeps to plain torch.
+_COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
+HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
 MAX_RADIUS, MAX_FUSED_RADIUS = 12, 4
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
+@cache
+def supported(device: torch.device) -> bool:
+    """Whether a device can run the kernels: an NVIDIA GPU with TF32 units (or, in tests, Triton's interpreter)."""
+    if device.type != "cuda":
+        return True
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def can_correlate(features: Tensor, radius: int) -> bool:
     """Whether there are kernels for the local correlation of these features."""
-    return HAS_TRITON and features.is_cuda and features.dtype in DTYPES and radius <= MAX_RADIUS
+    fits = HAS_TRITON and features.is_cuda and features.dtype in DTYPES and radius <= MAX_RADIUS
+    return fits and supported(features.device)
 
 
 def can_descend(features: Tensor, radius: int) -> bool:
-    """Whether there is a kernel for the iterations of local GOCor on these features."""
+    """Whether there is a kernel for the iterations of local GOCor on these features.
+
+    The device is asked when the operator runs, so that this can be traced.
+    """
     return HAS_TRITON and features.is_cuda and features.dtype == torch.float32 and radius <= MAX_FUSED_RADIUS
 
 
