@@ -73,13 +73,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class State:
-    """Filters before an iteration, with what the iteration makes of them (`None` after the last)."""
+    """Filters before an iteration, with what the iteration makes of them (`None` after the last).
+
+    `gradient` is g and `change` its scores C(g, f^r).
+    """
 
     filters: Tensor
     scores: Tensor
     residual: Tensor
     smoothed: Tensor | None
-    step_length: Tensor | None
+    step_length: Tensor | None = None
+    gradient: Tensor | None = None
+    change: Tensor | None = None
 
 
 def squared_norm(x: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -123,17 +128,16 @@ def steepest_descent(
         if smoothed is not None:
             smoothed_change = p.smooth(p.correlate(gradient, p.query))
             denominator = denominator + smoothed_change.square().flatten(1).sum(1).view(-1, 1, 1, 1)
-        alpha = step_length(numerator, denominator, p.floor)
+        step = p.step_factor * step_length(numerator, denominator, p.floor)
         if observe is not None:
-            observe(State(filters, scores, residual, smoothed, p.step_factor * alpha))
-        step = p.step_factor * alpha
+            observe(State(filters, scores, residual, smoothed, step, gradient, change))
         filters = filters - step * gradient
         scores = scores - step * change
         if smoothed is not None:
             smoothed = smoothed - step.view(-1, *[1] * 5) * smoothed_change
     if observe is not None:
         residual, _ = residual_and_slope(scores, coefficients, p.eta)
-        observe(State(filters, scores, residual, smoothed, None))
+        observe(State(filters, scores, residual, smoothed))
     return filters
 
 

@@ -5,14 +5,14 @@ walks back through them by the rules below, so nothing is stored between the two
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..ops import local_correlation, local_correlation_adjoint_query, local_correlation_adjoint_reference
 from ..ops.kernels import can_descend, kernels, supported
-from .descent import Problem, squared_norm, step_length
+from .descent import Problem, State, squared_norm, steepest_descent, step_length
 from .objective import TargetMaps, residual_and_slope
 
 
@@ -41,41 +41,39 @@ def _descend(
             return kernels().descend(reference, filters, (target, weight, mask), *options)
         except kernels().OutOfResources:  # a GPU with less memory on chip than the kernel needs
             pass
-    return _iterate(reference, filters, _maps(target, weight, mask), *options)[0].clone()
-
-
-class _Iteration(NamedTuple):
-    """What an iteration started from, and its gradient."""
-
-    filters: Tensor  # w
-    scores: Tensor  # c = C(w)
-    gradient: Tensor  # g
-    change: Tensor  # t = C(g)
+    maps = _maps(target, weight, mask)
+    problem = _problem(reference, maps, regularization, step_factor, radius, eta, floor)
+    return steepest_descent(problem, filters, iters).clone()
 
 
 def _maps(target: Tensor, weight: Tensor, mask: Tensor) -> TargetMaps:
     return TargetMaps(*(values.view(-1, 1, 1) for values in (target, weight, mask)))
 
 
-def _iterate(
-    reference: Tensor, filters: Tensor, maps: TargetMaps, regularization: Tensor, step_factor: Tensor,
-    radius: int, iters: int, eta: float, floor: float,
-) -> tuple[Tensor, Tensor, list[_Iteration]]:  # fmt: skip
-    """The iterations in plain operators: final filters and scores, and what each iteration started from."""
-    correlate = partial(local_correlation, radius=radius, normalize="sum")
-    w, c, coefficients = filters, correlate(filters, reference), maps.coefficients()
-    taken: list[_Iteration] = []
-    for _ in range(iters):
-        residual, slope = residual_and_slope(c, coefficients, eta)
-        pull = local_correlation_adjoint_reference(slope * residual, reference, radius, normalize="sum")
-        g = pull + regularization * w
-        t = correlate(g, reference)
-        taken.append(_Iteration(w, c, g, t))
-        numerator = squared_norm(g, (1,))
-        denominator = squared_norm(slope * t, (1,)) + regularization * numerator
-        step = step_factor * step_length(numerator, denominator, floor)
-        w, c = w - step * g, c - step * t
-    return w, c, taken
+def _problem(
+    reference: Tensor,
+    maps: TargetMaps,
+    regularization: Tensor,
+    step_factor: Tensor,
+    radius: int,
+    eta: float,
+    floor: float,
+) -> Problem:
+    """The problem in plain operators, as `descent.steepest_descent` takes it."""
+    return Problem(
+        reference=reference,
+        query=reference,  # not looked at without a query term
+        maps=maps,
+        eta=eta,
+        regularization=regularization,
+        step_factor=step_factor,
+        floor=floor,
+        correlate=partial(local_correlation, radius=radius, normalize="sum"),
+        adjoint=partial(local_correlation_adjoint_reference, radius=radius, normalize="sum"),
+        regularizer=None,
+        fold=lambda scores: scores,
+        unfold=lambda scores: scores,
+    )
 
 
 def descent_gradients(
@@ -87,15 +85,18 @@ def descent_gradients(
     Every step of the iteration (see `descent`) in reverse, bars for gradients. C, Cᵀ and C_qᵀ are the local correlation
     and its adjoints in the first and in the second argument.
     """
-    correlate = partial(local_correlation, radius=radius, normalize="sum")
-    adjoint = partial(local_correlation_adjoint_reference, radius=radius, normalize="sum")
+    problem = _problem(reference, maps, regularization, step_factor, radius, eta, floor)
+    correlate, adjoint = problem.correlate, problem.adjoint
     adjoint_query = partial(local_correlation_adjoint_query, radius=radius, normalize="sum")
-    _, c, taken = _iterate(reference, filters, maps, regularization, step_factor, radius, iters, eta, floor)
-    bar_w, bar_c, bar_reference = grad, torch.zeros_like(c), torch.zeros_like(reference)
+    states: list[State] = []
+    steepest_descent(problem, filters, iters, states.append)
+    bar_w, bar_c, bar_reference = grad, torch.zeros_like(states[-1].scores), torch.zeros_like(reference)
     bar_maps = [torch.zeros_like(values) for values in maps]
     bar_regularization, bar_factor = torch.zeros_like(regularization), torch.zeros_like(step_factor)
     coefficients = maps.coefficients()
-    for w, c, g, t in reversed(taken):
+    for state in reversed(states[:-1]):
+        w, c, g, t = state.filters, state.scores, state.gradient, state.change
+        assert g is not None and t is not None  # noqa: PT018
         residual, slope = residual_and_slope(c, coefficients, eta)
         numerator = squared_norm(g, (1,))
         curvature = squared_norm(slope * t, (1,)) + regularization * numerator
