@@ -87,5 +87,6 @@ def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 def normalize_for_vgg(image: Tensor) -> Tensor:
     """RGB in [0, 255] → what the pyramid takes, `(B, 3, H, W)` both."""
-    mean, std = (torch.tensor(v, dtype=image.dtype, device=image.device).view(3, 1, 1) for v in (VGG_MEAN, VGG_STD))
-    return (image / 255 - mean) / std
+    # By Python numbers, channel by channel: a tensor of constants would have to be copied to the GPU in every call.
+    channels = (image / 255).unbind(1)
+    return torch.stack([(x - mean) / std for x, mean, std in zip(channels, VGG_MEAN, VGG_STD, strict=True)], 1)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.warp import warp
+from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
@@ -81,8 +81,7 @@ class GLUNet(MatchingNetwork):
         flow4, flow3 = self._coarse(inputs[2], inputs[3], iters_local, iters_global)
         height, width = inputs[0].shape[2:]
         (reference2, reference3), (query2, query3) = (self.pyramid(image, (2, 3)) for image in inputs[:2])
-        to_pixels = torch.tensor([width / SIDE, height / SIDE], dtype=flow3.dtype, device=flow3.device).view(2, 1, 1)
-        up_flow = upsample(flow3, reference3.shape[2:]) * to_pixels
+        up_flow = scale_flow(upsample(flow3, reference3.shape[2:]), width / SIDE, height / SIDE)
         if not self.training:
             up_flow = self._refine(reference3, query3, up_flow, height, width, iters_local)
 

@@ -68,7 +68,8 @@ def l2_normalize(x: Tensor) -> Tensor:
 def mapping_to_pixels(mapping: Tensor) -> Tensor:
     """Normalised mapping in [−1, 1]² → flow in pixels of its own grid, `(B, 2, H, W)` both."""
     height, width = mapping.shape[2:]
-    half = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=mapping.dtype, device=mapping.device).view(2, 1, 1)
-    x = torch.arange(width, dtype=mapping.dtype, device=mapping.device).expand(height, width)
-    y = torch.arange(height, dtype=mapping.dtype, device=mapping.device).unsqueeze(1).expand(height, width)
-    return (mapping + 1) * half - torch.stack([x, y])
+    x = torch.arange(width, dtype=mapping.dtype, device=mapping.device)
+    y = torch.arange(height, dtype=mapping.dtype, device=mapping.device).unsqueeze(1)
+    return torch.stack(
+        [(mapping[:, 0] + 1) * ((width - 1) / 2) - x, (mapping[:, 1] + 1) * ((height - 1) / 2) - y], 1
+    )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
 from ..ops.checks import check_count, check_features, check_pair
-from ..ops.warp import resize_flow
+from ..ops.warp import resize_flow, scale_flow
 
 
 class MatchingNetwork(nn.Module, ABC):
@@ -111,8 +111,7 @@ def full_resolution(
 ) -> Tensor:
     """Flow in pixels of the working size → flow on the reference's own grid, in the query's own pixels."""
     grid = flow.shape[2], flow.shape[3]
-    ratio = [g / w for g, w in zip(grid[::-1], working_size[::-1], strict=True)]
-    flow = flow * torch.tensor(ratio, dtype=flow.dtype, device=flow.device).view(2, 1, 1)  # in pixels of its own grid
+    flow = scale_flow(flow, grid[1] / working_size[1], grid[0] / working_size[0])  # in pixels of its own grid
     return resize_flow(flow, size, query_size=grid, new_query_size=query_size)
 
 

@@ -1,180 +1,133 @@
-"""Local GOCor's iterations in one kernel, as a custom operator.
+"""Local GOCor in a few launches, as one custom operator: autocorrelation, all iterations, filters, volume.
 
-The forward pass is one launch that writes nothing but the filters. The backward pass computes the iterations anew and
-walks back through them by the rules below, so nothing is stored between the two.
+The iterations run in Gram space, see `ops.gram_reference`. The backward pass computes them anew, so little is kept
+between the two. Features may have 16 bits: products are accumulated, and iterations run, in float32.
 """
 
-from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..ops import local_correlation, local_correlation_adjoint_query, local_correlation_adjoint_reference
-from ..ops.kernels import can_descend, kernels, supported
-from .descent import Problem, State, squared_norm, steepest_descent, step_length
-from .objective import TargetMaps, residual_and_slope
+from ..ops import gram_reference, local_reference
+from ..ops.gram_reference import Options
+from ..ops.kernels import gram_kernels, kernels, supported
 
 
-def can_fuse(problem: Problem, radius: int) -> bool:
-    """Whether the fused kernel can take this problem."""
-    return problem.regularizer is None and can_descend(problem.reference, radius)
+def fused_volume(reference: Tensor, query: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Tensor:
+    """The volume of local GOCor without query term, with the simple initialiser.
 
+    Args:
+        reference: `(B, D, H, W)`, float32 or 16 bits.
+        query: of the same shape and dtype.
+        parameters: see `gram_reference.descend`.
+        options: see `gram_reference.descend`.
 
-def fused_descent(problem: Problem, filters: Tensor, *, radius: int, iters: int) -> Tensor:
-    """`descent.steepest_descent` of a local problem without query term: `(B, D, H, W)` → `(B, D, H, W)`."""
-    target, weight, mask = (values.flatten() for values in problem.maps)
-    return _descend(
-        problem.reference, filters, target, weight, mask, problem.regularization, problem.step_factor,
-        radius, iters, problem.eta, problem.floor,
-    )  # fmt: skip
-
-
-@torch.library.custom_op("gocor::local_descent", mutates_args=())
-def _descend(
-    reference: Tensor, filters: Tensor, target: Tensor, weight: Tensor, mask: Tensor, regularization: Tensor,
-    step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
-) -> Tensor:  # fmt: skip
-    options = regularization, step_factor, radius, iters, eta, floor
-    if supported(reference.device):
-        try:
-            return kernels().descend(reference, filters, (target, weight, mask), *options)
-        except kernels().OutOfResources:  # a GPU with less memory on chip than the kernel needs
-            pass
-    maps = _maps(target, weight, mask)
-    problem = _problem(reference, maps, regularization, step_factor, radius, eta, floor)
-    return steepest_descent(problem, filters, iters).clone()
-
-
-def _maps(target: Tensor, weight: Tensor, mask: Tensor) -> TargetMaps:
-    return TargetMaps(*(values.view(-1, 1, 1) for values in (target, weight, mask)))
-
-
-def _problem(
-    reference: Tensor,
-    maps: TargetMaps,
-    regularization: Tensor,
-    step_factor: Tensor,
-    radius: int,
-    eta: float,
-    floor: float,
-) -> Problem:
-    """The problem in plain operators, as `descent.steepest_descent` takes it."""
-    return Problem(
-        reference=reference,
-        query=reference,  # not looked at without a query term
-        maps=maps,
-        eta=eta,
-        regularization=regularization,
-        step_factor=step_factor,
-        floor=floor,
-        correlate=partial(local_correlation, radius=radius, normalize="sum"),
-        adjoint=partial(local_correlation_adjoint_reference, radius=radius, normalize="sum"),
-        regularizer=None,
-        fold=lambda scores: scores,
-        unfold=lambda scores: scores,
-    )
-
-
-def descent_gradients(
-    grad: Tensor, reference: Tensor, filters: Tensor, maps: TargetMaps, regularization: Tensor, step_factor: Tensor,
-    radius: int, iters: int, eta: float, floor: float,
-) -> list[Tensor]:  # fmt: skip
-    """Gradients of a local descent without query term: of reference, filters, y′, v⁺, m, λ² and s.
-
-    Every step of the iteration (see `descent`) in reverse, bars for gradients. C, Cᵀ and C_qᵀ are the local correlation
-    and its adjoints in the first and in the second argument.
+    Returns:
+        `(B, (2R+1)², H, W)` in the features' dtype. Differentiable once.
     """
-    problem = _problem(reference, maps, regularization, step_factor, radius, eta, floor)
-    correlate, adjoint = problem.correlate, problem.adjoint
-    adjoint_query = partial(local_correlation_adjoint_query, radius=radius, normalize="sum")
-    states: list[State] = []
-    steepest_descent(problem, filters, iters, states.append)
-    bar_w, bar_c, bar_reference = grad, torch.zeros_like(states[-1].scores), torch.zeros_like(reference)
-    bar_maps = [torch.zeros_like(values) for values in maps]
-    bar_regularization, bar_factor = torch.zeros_like(regularization), torch.zeros_like(step_factor)
-    coefficients = maps.coefficients()
-    for state in reversed(states[:-1]):
-        w, c, g, t = state.filters, state.scores, state.gradient, state.change
-        assert g is not None and t is not None  # noqa: PT018
-        residual, slope = residual_and_slope(c, coefficients, eta)
-        numerator = squared_norm(g, (1,))
-        curvature = squared_norm(slope * t, (1,)) + regularization * numerator
-        alpha = step_length(numerator, curvature, floor)
-        step = step_factor * alpha
-        # w′ = w − s·α·g and c′ = c − s·α·t
-        bar_g, bar_t = -step * bar_w, -step * bar_c
-        bar_step = -((bar_w * g).sum(1, keepdim=True) + (bar_c * t).sum(1, keepdim=True))
-        bar_factor += (bar_step * alpha).sum()
-        # α = ‖g‖² / max(‖q·t‖² + λ²‖g‖², floor)
-        bar_alpha = bar_step * step_factor / curvature.clamp(min=floor)
-        bar_curvature = torch.where(curvature >= floor, -bar_alpha * alpha, 0)
-        bar_numerator = bar_alpha + regularization * bar_curvature
-        bar_regularization += (bar_curvature * numerator).sum()
-        bar_slope = 2 * bar_curvature * slope * t * t
-        bar_t = bar_t + 2 * bar_curvature * slope * slope * t
-        # t = C(g), g = Cᵀ(q·r) + λ²w
-        bar_g = bar_g + 2 * bar_numerator * g + adjoint(bar_t, reference)
-        bar_pull = correlate(bar_g, reference)
-        bar_reference += adjoint_query(bar_t, g) + adjoint_query(slope * residual, bar_g)
-        bar_regularization += (bar_g * w).sum()
-        bar_w = bar_w + regularization * bar_g
-        # r and q of the scores and of the maps
-        bar_slope, bar_residual = bar_slope + bar_pull * residual, bar_pull * slope
-        bar_scores, *bars = _residual_gradients(c, maps, eta, bar_residual, bar_slope, slope)
-        bar_c = bar_c + bar_scores
-        for total, bar in zip(bar_maps, bars, strict=True):
-            total += bar.sum((0, 2, 3)).view_as(total)
-    bar_w = bar_w + adjoint(bar_c, reference)
-    bar_reference += adjoint_query(bar_c, filters)
-    return [bar_reference, bar_w, *bar_maps, bar_regularization, bar_factor]
+    return _local_gocor(reference, query, *parameters, *options)[0]
 
 
-def _residual_gradients(
-    scores: Tensor, maps: TargetMaps, eta: float, bar_residual: Tensor, bar_slope: Tensor, slope: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of `residual_and_slope`: of the scores, y′, v⁺ and m, each `(B, K, H, W)`."""
-    target, weight, mask = maps
-    if eta == 0:
-        magnitude, direction, curvature = scores.abs(), scores.sign(), torch.zeros_like(scores)
-    else:
-        root = (scores.square() + eta * eta).sqrt()
-        magnitude, direction, curvature = root - eta, scores / root, eta * eta / root**3
-    bend, slant = (1 - mask) / 2, (1 + mask) / 2
-    bar_scores = bar_residual * slope + bar_slope * weight * bend * curvature
-    bar_weight = bar_residual * (bend * magnitude + slant * scores - target) + bar_slope * (bend * direction + slant)
-    bar_mask = weight / 2 * (bar_residual * (scores - magnitude) + bar_slope * (1 - direction))
-    return bar_scores, -weight * bar_residual, bar_weight, bar_mask
+def _forms(device: torch.device) -> tuple[ModuleType | None, ModuleType]:
+    """Kernels of local correlation and of the iterations, or their plain forms where the device cannot run kernels."""
+    return (kernels(), gram_kernels()) if supported(device) else (None, gram_reference)
 
 
-@torch.library.custom_op("gocor::local_descent_backward", mutates_args=())
-def _descend_backward(
-    grad: Tensor, reference: Tensor, filters: Tensor, target: Tensor, weight: Tensor, mask: Tensor,
-    regularization: Tensor, step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
+@torch.library.custom_op("gocor::local_gocor", mutates_args=())
+def _local_gocor(
+    reference: Tensor, query: Tensor, beta: Tensor, bend: Tensor, slant: Tensor, goal: Tensor, regularization: Tensor,
+    step_factor: Tensor, radius: int, iters: int, eta: float, floor: float, stabilizer: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    local, iterations = _forms(reference.device)
+    parameters = beta, bend, slant, goal, regularization, step_factor
+    options = Options(radius, iters, eta, floor, stabilizer)
+    coefficients = iterations.descend(_source(local, reference, radius), parameters, options)
+    filters = _adjoint(local, coefficients, reference, radius, "reference")
+    return _correlate(local, filters, query, radius, reference.dtype), coefficients
+
+
+@torch.library.custom_op("gocor::local_gocor_backward", mutates_args=())
+def _local_gocor_backward(
+    grad: Tensor, coefficients: Tensor, reference: Tensor, query: Tensor, beta: Tensor, bend: Tensor, slant: Tensor,
+    goal: Tensor, regularization: Tensor, step_factor: Tensor, radius: int, iters: int, eta: float, floor: float,
+    stabilizer: float, need_reference: bool, need_query: bool,
 ) -> list[Tensor]:  # fmt: skip
-    options = regularization, step_factor, radius, iters, eta, floor
-    gradients = descent_gradients(grad, reference, filters, _maps(target, weight, mask), *options)
-    inputs = reference, filters, target, weight, mask, regularization, step_factor
-    return [g.view_as(x).contiguous() for g, x in zip(gradients, inputs, strict=True)]
+    local, iterations = _forms(reference.device)
+    parameters = beta, bend, slant, goal, regularization, step_factor
+    options = Options(radius, iters, eta, floor, stabilizer)
+    # volume = C(w, f^q) and w = Cᵀ(b, f^r)
+    bar_query = query.new_empty(0)
+    if need_query:
+        filters = _adjoint(local, coefficients, reference, radius, "reference")
+        bar_query = _adjoint(local, grad, filters, radius, "query", query.dtype)  # lies in memory as the reference does
+    bar_filters = _adjoint(local, grad, query, radius, "reference")
+    bar_coefficients = _correlate(local, bar_filters, reference, radius, torch.float32)
+    gradients = iterations.descend_gradients(bar_coefficients, _source(local, reference, radius), parameters, options)
+    bar_reference = reference.new_empty(0)
+    if need_reference:  # A's entries are products of features in both places
+        bar_reference = _adjoint(local, gradients.gram, reference, 2 * radius, "both")
+        bar_reference += _adjoint(local, coefficients, bar_filters, radius, "query")
+        bar_reference = bar_reference.to(reference.dtype)
+    bars = [bar.reshape(p.shape).clone() for bar, p in zip(gradients[1:], parameters, strict=True)]
+    return [bar_reference, bar_query, *bars]
 
 
-@_descend.register_fake
-def _(reference: Tensor, filters: Tensor, *_: Any) -> Tensor:
-    return filters.new_empty(filters.shape)
+def _correlate(local: ModuleType | None, filters: Tensor, features: Tensor, radius: int, dtype: torch.dtype) -> Tensor:
+    if local is not None:
+        return local.correlate(filters, features, radius, 1.0, dtype=dtype)
+    return local_reference.correlate(filters, features.to(filters.dtype), radius, 1.0).to(dtype)
 
 
-@_descend_backward.register_fake
-def _(grad: Tensor, *inputs: Any) -> list[Tensor]:
-    return [tensor.new_empty(tensor.shape) for tensor in inputs[:7]]
+def _source(local: ModuleType | None, features: Tensor, radius: int) -> Tensor:
+    """What the iterations take: kernels the features, their plain form the autocorrelation `(B, H, W, (4R+1)²)`."""
+    if local is not None:
+        return features
+    features = features.to(torch.promote_types(features.dtype, torch.float32))
+    return local_reference.correlate(features, features, 2 * radius, 1.0).permute(0, 2, 3, 1).contiguous()
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:7])
-    ctx.options = inputs[7:]
+def _adjoint(
+    local: ModuleType | None, volume: Tensor, features: Tensor, radius: int, side: str, dtype: torch.dtype | None = None
+) -> Tensor:
+    """An adjoint of the correlation, or their sum, in float32 unless another dtype is asked for."""
+    dtype = dtype or torch.promote_types(features.dtype, torch.float32)
+    if local is not None:
+        return local.adjoint(volume, features, radius, 1.0, side, dtype=dtype)
+    volume, features = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (volume, features))
+    names = ("reference", "query") if side == "both" else (side,)
+    parts = [getattr(local_reference, f"adjoint_{name}")(volume, features, radius, 1.0) for name in names]
+    return sum(parts[1:], parts[0]).to(dtype)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return *_descend_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.options), None, None, None, None
+@_local_gocor.register_fake
+def _(reference: Tensor, query: Tensor, *parameters: Any) -> tuple[Tensor, Tensor]:
+    batch, _, height, width = reference.shape
+    shape = batch, (2 * parameters[6] + 1) ** 2, height, width
+    compute = torch.promote_types(reference.dtype, torch.float32)
+    return reference.new_empty(shape), reference.new_empty(shape, dtype=compute)
 
 
-_descend.register_autograd(_backward, setup_context=_save)
+@_local_gocor_backward.register_fake
+def _(grad: Tensor, coefficients: Tensor, reference: Tensor, query: Tensor, *rest: Any) -> list[Tensor]:
+    need_reference, need_query = rest[-2:]
+    bars = [x.new_empty(x.shape) for x in rest[:6]]
+    like = reference if reference.is_contiguous(memory_format=torch.channels_last) else reference.contiguous()
+    of_features = [torch.empty_like(like) if needed else like.new_empty(0) for needed in (need_reference, need_query)]
+    return [*of_features, *bars]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], *inputs[:8])
+    ctx.options = inputs[8:]
+
+
+def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    needs = ctx.needs_input_grad[:2]
+    gradients = _local_gocor_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.options, *needs)
+    features = (bar if needed else None for bar, needed in zip(gradients[:2], needs, strict=True))
+    return *features, *gradients[2:], None, None, None, None, None
+
+
+_local_gocor.register_autograd(_backward, setup_context=_save)

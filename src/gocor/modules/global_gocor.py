@@ -8,7 +8,7 @@ from ..ops import global_correlation, global_correlation_adjoint_reference, tran
 from ..ops.checks import check_choice
 from .basis import displacement_distances, spread_over_pairs
 from .descent import Problem, scale_free_floor
-from .gocor import GOCor, Objective
+from .gocor import GOCor, Objective, in_full_precision
 from .gram import gram_descent, gram_is_cheaper
 from .objective import TargetMaps
 
@@ -103,6 +103,7 @@ class GlobalGOCor(GOCor):
         self.form = form
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
+        reference, query = in_full_precision(reference, query)
         use_gram = self.form == "gram" or (
             self.form == "auto" and gram_is_cheaper(reference, query, iters, self.query_objective is not None)
         )

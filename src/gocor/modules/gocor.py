@@ -60,6 +60,22 @@ class Explanation:
         return self.reference_term + self.query_term + self.regularization_term
 
 
+ParameterState = tuple[tuple[int, int], ...] | None
+
+
+def state_of(module: nn.Module) -> ParameterState:
+    """Changes whenever a parameter of the module does; `None` where that cannot be told."""
+    parameters = list(module.parameters())
+    if any(p.is_inference() for p in parameters):
+        return None
+    return tuple((p.data_ptr(), p._version) for p in parameters)
+
+
+def in_full_precision(*features: Tensor) -> list[Tensor]:
+    """Features in float32, or in float64 where they are."""
+    return [x.to(torch.promote_types(x.dtype, torch.float32)) for x in features]
+
+
 class GOCor(nn.Module, ABC):
     """Base of `GlobalGOCor` and `LocalGOCor`; they document the options."""
 
@@ -139,7 +155,6 @@ class GOCor(nn.Module, ABC):
         reference, query, iters = self._check(reference, query, iters)
         dtype = reference.dtype
         with torch.autocast(reference.device.type, enabled=False):
-            reference, query = (x.to(torch.promote_types(dtype, torch.float32)) for x in (reference, query))
             volume = self._volume(reference, query, iters)
             if self.bidirectional:
                 exchanged = self._volume(query, reference, iters)
@@ -152,8 +167,7 @@ class GOCor(nn.Module, ABC):
         reference, query, iters = self._check(reference, query, iters)
         states: list[State] = []
         with torch.autocast(reference.device.type, enabled=False):
-            compute = torch.promote_types(reference.dtype, torch.float32)
-            problem = self._problem(reference.to(compute), query.to(compute))
+            problem = self._problem(*in_full_precision(reference, query))
             steepest_descent(problem, self.initializer(problem.reference), iters, states.append)
             volumes = tuple(problem.correlate(state.filters, problem.query) for state in states)
 
@@ -161,7 +175,7 @@ class GOCor(nn.Module, ABC):
             return (
                 x.square().flatten(1).sum(1) / 2
                 if x is not None
-                else reference.new_zeros(len(reference), dtype=compute)
+                else problem.reference.new_zeros(len(reference))
             )
 
         return Explanation(
@@ -228,7 +242,8 @@ class GOCor(nn.Module, ABC):
         return self.log_step_factor.to(dtype).exp()
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
-        """The volume in one direction, `(B, K, H, W)`."""
+        """The volume in one direction, `(B, K, H, W)`, in float32 at the least."""
+        reference, query = in_full_precision(reference, query)
         problem = self._problem(reference, query)
         return problem.correlate(steepest_descent(problem, self.initializer(reference), iters), query)
 

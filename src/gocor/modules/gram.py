@@ -1,12 +1,13 @@
 """Steepest descent on correlations alone: the same iteration as `descent.steepest_descent`, without the filters.
 
 Every gradient is a combination of reference and query features, so the iteration can run on the scores
-S = [C(w, f^r); C(w, f^q)] and on the Gram matrix G of all features. With U = [q·r; Rᵀρ], the gradient's scores are
+S = [C(w, f^r); C(w, f^q)] and on the Gram matrix G of all features. With P = RᵀR ∗ C(w, f^q) and U = [q·r; P], the
+gradient's scores are
 
     T = G·U + λ²S,    ⟨w, g⟩ = ⟨U, S⟩ + λ²‖w‖²,    ‖g‖² = ⟨U, T⟩ + λ²⟨w, g⟩,
 
-then S ← S − sα·T and ‖w‖² ← ‖w‖² − 2sα⟨w, g⟩ + s²α²‖g‖². D is gone from the loop, the filters after w⁰ are never
-formed, and the lower half of S is the module's output. One matrix product per iteration.
+then S ← S − sα·T, P ← P − sα·RᵀR ∗ T and ‖w‖² ← ‖w‖² − 2sα⟨w, g⟩ + s²α²‖g‖². D is gone from the loop, the filters
+after w⁰ are never formed, and the lower half of S is the module's output. One matrix product and one RᵀR per iteration.
 """
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from .descent import Problem, squared_norm, step_length
 from .objective import residual_and_slope
+from .smoothing import smooth_twice
 
 
 def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
@@ -32,27 +34,35 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
     keys = features if p.regularizer is not None else features[:, :, :count]
     gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
     energy, coefficients = squared_norm(filters, dims), p.maps.coefficients()
-    smoothed = p.smooth(scores[:, count:]) if p.regularizer is not None else None
+    smoothed = _smooth(p, scores[:, count:])
     for _ in range(iters):
         residual, slope = residual_and_slope(scores[:, :count], coefficients, p.eta)
         pull = slope * residual
         if smoothed is not None:
-            pull = torch.cat([pull, p.smooth_adjoint(smoothed)], 1)
+            pull = torch.cat([pull, smoothed], 1)
         change = torch.bmm(gram, pull.flatten(2)).unflatten(2, size) + weight_decay * scores
         span = pull.shape[1]
         along = (pull * scores[:, :span]).sum(dims, keepdim=True) + weight_decay * energy  # ⟨w, g⟩
         numerator = (pull * change[:, :span]).sum(dims, keepdim=True) + weight_decay * along
         numerator = numerator.clamp(min=0)  # ‖g‖² as a difference of large terms may round below zero
         denominator = squared_norm(slope * change[:, :count], dims) + weight_decay * numerator
-        if smoothed is not None:
-            smoothed_change = p.smooth(change[:, count:])
-            denominator = denominator + smoothed_change.square().flatten(1).sum(1).view(-1, 1, 1, 1)
+        smoothed_change = _smooth(p, change[:, count:])
+        if smoothed_change is not None:  # ‖R ∗ T‖² = ⟨T, RᵀR ∗ T⟩
+            denominator = denominator + (change[:, count:] * smoothed_change).sum(dims, keepdim=True)
         step = p.step_factor * step_length(numerator, denominator, p.floor)
         scores = scores - step * change
         energy = (energy - step * (2 * along - step * numerator)).clamp(min=0)
         if smoothed is not None:
-            smoothed = smoothed - step.view(-1, *[1] * 5) * smoothed_change
+            smoothed = smoothed - step * smoothed_change
     return scores[:, count:]
+
+
+def _smooth(problem: Problem, query_scores: Tensor) -> Tensor | None:
+    """RᵀR ∗ query scores, `(B, Hq·Wq, H, W)` both, where the objective has a query term."""
+    if problem.regularizer is None:
+        return None
+    size = problem.query.shape[2:]
+    return smooth_twice(problem.regularizer, query_scores.unflatten(1, size)).flatten(1, 2)
 
 
 # Multiply-adds that an accelerator does in the time of the kernel launches that the Gram form saves.

@@ -3,14 +3,18 @@
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from ..ops import local_correlation, local_correlation_adjoint_reference, transpose_local_volume
 from ..ops.checks import check_choice, check_count, exporting
+from ..ops.gram_reference import Options
+from ..ops.kernels import can_descend
 from .basis import local_distances
-from .descent import Problem, scale_free_floor, steepest_descent
-from .fused import can_fuse, fused_descent
-from .gocor import GOCor, Objective
+from .descent import Problem, scale_free_floor
+from .fused import fused_volume
+from .gocor import GOCor, Objective, ParameterState, state_of
+from .initializers import SimpleInitializer, ZeroInitializer
 
 
 class LocalGOCor(GOCor):
@@ -27,8 +31,9 @@ class LocalGOCor(GOCor):
         query_objective: whether the objective has the query term (the paper found it harmful here). R's first kernel
             then acts on positions, the second on displacements.
         channels: D, needed by the flexible initialisers only.
-        form: how to iterate, `"filters"` in plain operators, `"fused"` in one kernel (on a GPU with Triton, R ≤ 4,
-            without query term; differentiable once), or `"auto"`, fused where that is possible.
+        form: how to iterate, `"filters"` in plain operators, `"fused"` in kernels, all iterations in one (on a GPU with
+            Triton, R ≤ 8, initialiser `"simple"` or `"zero"`, without query term; differentiable once), or `"auto"`,
+            fused where that is possible.
         scale_free_step: whether the step's denominator is free of an absolute floor. Published code has one of
             1e-8 in units of 1/D⁴, which stalls the optimisation of small or unit-norm features.
 
@@ -71,6 +76,8 @@ class LocalGOCor(GOCor):
         check_choice("form", form, ("auto", "filters", "fused"))
         if form == "fused" and query_objective:
             raise ValueError("the fused iteration has no query term: form='fused' goes with query_objective=False")
+        if form == "fused" and initializer not in ("simple", "zero"):
+            raise ValueError(f"the fused iteration starts from 'simple' or 'zero' filters, not from {initializer!r} ones")
         super().__init__(
             iters=iters,
             initializer=initializer,
@@ -92,18 +99,44 @@ class LocalGOCor(GOCor):
         )
         self.radius = radius
         self.form = form
+        self._kept_state: ParameterState = None
+        self._kept: tuple[Tensor, ...] = ()
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
-        problem, filters = self._problem(reference, query), self.initializer(reference)
-        fused = self.form != "filters" and not exporting() and can_fuse(problem, self.radius)
-        if self.form == "fused" and not fused:
-            raise ValueError("form='fused' needs float32 or 16-bit inputs on a GPU, Triton, and a radius of 4 or less")
-        descend = partial(fused_descent, radius=self.radius) if fused else steepest_descent
-        return problem.correlate(descend(problem, filters, iters=iters), query)
+        starts_plain = isinstance(self.initializer, ZeroInitializer) or (
+            isinstance(self.initializer, SimpleInitializer) and self.initializer.beta.numel() == 1
+        )
+        fused = self.form != "filters" and not exporting() and can_descend(reference, self.radius)
+        if fused and starts_plain and self.query_objective is None:
+            floor = self._floor(reference.shape[1], torch.float32)
+            stabilizer = reference.shape[1] * getattr(self.initializer, "stabilizer", 1.0)
+            options = Options(self.radius, iters, self.objective.eta, floor, stabilizer)
+            return fused_volume(reference, query, self._fused_parameters(reference.device), options)
+        if self.form == "fused":
+            raise ValueError("form='fused' needs float32 or 16-bit inputs on a GPU, Triton, and a radius of 8 or less")
+        return super()._volume(reference, query, iters)
+
+    def _fused_parameters(self, device: torch.device) -> tuple[Tensor, ...]:
+        """What `fused_volume` takes. Without gradients it is kept until a parameter changes."""
+        state = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else state_of(self)
+        if state is not None and state == self._kept_state:
+            return self._kept
+        maps = self.objective.maps(local_distances(self.radius, torch.float32, device))
+        beta = getattr(self.initializer, "beta", None)
+        beta = maps.target.new_zeros(1) if beta is None else beta.float()
+        coefficients = (values.flatten() for values in maps.coefficients())
+        regularization, step_factor = self._squared_regularization(torch.float32), self._step_factor(torch.float32)
+        parameters = beta, *coefficients, regularization, step_factor
+        if state is not None:
+            self._kept_state, self._kept = state, parameters
+        return parameters
+
+    def _floor(self, channels: int, dtype: torch.dtype) -> float:
+        # Published filters are D times ours, their scores the same.
+        return scale_free_floor(dtype) if self.scale_free_step else 1e-8 * channels**4
 
     def _problem(self, reference: Tensor, query: Tensor) -> Problem:
         dtype, side = reference.dtype, 2 * self.radius + 1
-        published_floor = 1e-8 * reference.shape[1] ** 4  # published filters are D times ours, their scores the same
         return Problem(
             reference=reference,
             query=query,
@@ -111,7 +144,7 @@ class LocalGOCor(GOCor):
             eta=self.objective.eta,
             regularization=self._squared_regularization(dtype),
             step_factor=self._step_factor(dtype),
-            floor=scale_free_floor(dtype) if self.scale_free_step else published_floor,
+            floor=self._floor(reference.shape[1], dtype),
             correlate=partial(local_correlation, radius=self.radius, normalize="sum"),
             adjoint=partial(local_correlation_adjoint_reference, radius=self.radius, normalize="sum"),
             regularizer=self.query_objective,

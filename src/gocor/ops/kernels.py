@@ -12,7 +12,8 @@ from torch import Tensor
 # Triton builds its launchers with a C compiler; a machine without one keeps to plain torch.
 _COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
-MAX_RADIUS, MAX_FUSED_RADIUS = 12, 4
+MAX_RADIUS = 16
+MAX_FUSED_RADIUS = MAX_RADIUS // 2  # its autocorrelation reaches twice as far
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -35,12 +36,34 @@ def can_descend(features: Tensor, radius: int) -> bool:
 
     The device is asked when the operator runs, so that this can be traced.
     """
-    return HAS_TRITON and features.is_cuda and features.dtype == torch.float32 and radius <= MAX_FUSED_RADIUS
+    return HAS_TRITON and features.is_cuda and features.dtype in DTYPES and radius <= MAX_FUSED_RADIUS
 
 
 @cache
 def kernels() -> ModuleType:
-    """The module of kernels."""
+    """Kernels of local correlation."""
     from . import local_triton
 
     return local_triton
+
+
+@cache
+def gram_kernels() -> ModuleType:
+    """Kernels of local GOCor's iterations."""
+    from . import gram_triton
+
+    return gram_triton
+
+
+def can_smooth(volume: Tensor, side: int, channels: int) -> bool:
+    """Whether there are kernels for the query term's operator with these taps and output channels."""
+    fits = HAS_TRITON and volume.is_cuda and volume.dtype == torch.float32 and side == 3 and channels in (16, 32, 64)
+    return fits and supported(volume.device)
+
+
+@cache
+def smoothing_kernels() -> ModuleType:
+    """Kernels of the query term's operator."""
+    from . import smoothing_triton
+
+    return smoothing_triton

@@ -136,6 +136,11 @@ def resize_flow(
     return torch.cat([qx * x + (qx / rx - 1) * across, qy * y + (qy / ry - 1) * down], dim=1).to(flow.dtype)
 
 
+def scale_flow(flow: Tensor, x: float, y: float) -> Tensor:
+    """Flow `(B, 2, H, W)` with its channels multiplied by two numbers (no tensor of them is copied to the device)."""
+    return flow * x if x == y else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
+
+
 def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """The flow A → C of going from A to B, then from B to C: `first(p) + second(p + first(p))`.
 

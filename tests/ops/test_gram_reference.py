@@ -1,0 +1,76 @@
+"""Local GOCor's iterations in Gram space, and their hand-written gradients, against the readable iterations."""
+
+import pytest
+import torch
+
+from gocor import LocalGOCor
+from gocor.modules.basis import local_distances
+from gocor.ops import gram_reference, local_reference
+from tests.conftest import relative_error
+
+OPTIONS = [
+    {},
+    {"eta": 0.1},
+    {"scale_free_step": False},
+    {"reference_objective": "quadratic"},
+    {"initializer": "zero"},
+]
+
+
+def parameters_and_options(module, channels, iters, dtype, device):
+    maps = module.objective.maps(local_distances(module.radius, dtype, device)).coefficients()
+    beta = getattr(module.initializer, "beta", torch.zeros(1, dtype=dtype, device=device)).to(dtype)
+    decay, factor = module._squared_regularization(dtype), module._step_factor(dtype)
+    stabilizer = channels * getattr(module.initializer, "stabilizer", 1.0)
+    floor = module._floor(channels, dtype)
+    options = gram_reference.Options(module.radius, iters, module.objective.eta, floor, stabilizer)
+    return (beta, *(values.flatten() for values in maps), decay, factor), options
+
+
+def perturbed(module):
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("iters", [0, 1, 4])
+@pytest.mark.parametrize("scale", [1.0, 0.05])
+def test_volume_and_gradients_equal_the_readable_iterations(options, iters, scale, device):
+    module = perturbed(LocalGOCor(2, **options)).to(device, torch.float64)
+    reference, query = torch.randn(2, 2, 6, 5, 7, dtype=torch.float64, device=device)
+    reference = (scale * reference).requires_grad_()
+    expected = module(reference, query, iters)
+    gram = local_reference.correlate(reference, reference, 4, 1.0).permute(0, 2, 3, 1)
+    arguments = parameters_and_options(module, 6, iters, torch.float64, reference.device)
+    coefficients = gram_reference.descend(gram, *arguments)
+    filters = local_reference.adjoint_reference(coefficients, reference, 2, 1.0)
+    ours = local_reference.correlate(filters, query, 2, 1.0)
+    torch.testing.assert_close(ours, expected)
+    if not expected.requires_grad:  # filters of zeros that nothing was learnt from
+        assert not ours.any()
+        return
+    leaves, grad = [reference, *module.parameters()], torch.randn_like(ours)
+    gradients = [torch.autograd.grad(x, leaves, grad, allow_unused=True) for x in (ours, expected)]
+    for mine, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(*(torch.zeros(1).double() if g is None else g for g in (mine, theirs)))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("iters", [0, 1, 4])
+def test_hand_written_gradients_equal_autograd(options, iters, device, monkeypatch):
+    monkeypatch.setattr(gram_reference, "CHUNK", 16)
+    module = perturbed(LocalGOCor(2, **options)).to(device, torch.float64)
+    features = torch.randn(2, 6, 5, 7, dtype=torch.float64, device=device)
+    gram = local_reference.correlate(features, features, 4, 1.0).permute(0, 2, 3, 1)
+    parameters, settings = parameters_and_options(module, 6, iters, torch.float64, features.device)
+    leaves = [x.detach().clone().requires_grad_() for x in (gram, *parameters)]
+    out = gram_reference.descend(leaves[0], tuple(leaves[1:]), settings)
+    grad = torch.randn_like(out)
+    expected = torch.autograd.grad(out, leaves, grad, allow_unused=True)
+    with torch.no_grad():
+        ours = gram_reference.descend_gradients(grad, gram.detach(), tuple(leaves[1:]), settings)
+    for mine, theirs, leaf in zip((ours[0].permute(0, 2, 3, 1), *ours[1:]), expected, leaves, strict=True):
+        theirs = torch.zeros_like(leaf) if theirs is None else theirs
+        assert relative_error(mine.reshape(leaf.shape), theirs) < 1e-10
