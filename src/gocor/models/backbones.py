@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.checks import exporting
+
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -42,10 +44,10 @@ class VGGPyramid(nn.Module):
 
     def forward(self, image: Tensor, levels: Sequence[int] = range(5)) -> list[Tensor]:
         """`(B, 3, H, W)` → feature maps of the levels asked for, in rising order; the others are not kept."""
-        x = self.level_0(image)
+        x = _rectified(self.level_0, image)
         features = [x] if 0 in levels else []
         for index, level in enumerate((self.level_1, self.level_2, self.level_3, self.level_4)[: max(levels)], start=1):
-            x = F.max_pool2d(level(x), 2, ceil_mode=self.ceil_mode)
+            x = F.max_pool2d(_rectified(level, x), 2, ceil_mode=self.ceil_mode)
             if index in levels:
                 features.append(x)
         return features
@@ -79,6 +81,21 @@ def _convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
     for index in range(count):
         layers += [nn.Conv2d(inputs if index == 0 else outputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
+
+
+def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
+    """Convolutions, each with its ReLU. On a GPU the two are one kernel where no gradient is asked for."""
+    learns = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in layers.parameters()))
+    if not x.is_cuda or learns or exporting() or torch.version.hip is not None or not torch.backends.cudnn.enabled:
+        return layers(x)
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            assert layer.bias is not None
+            weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
+            x = torch.cudnn_convolution_relu(x, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+    return x
 
 
 def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 WIDTHS = (128, 128, 96, 64, 32)
@@ -50,9 +51,13 @@ class FlowDecoder(nn.Module):
         self.outputs = inputs
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`(B, inputs, H, W)` → all features `(B, outputs, H, W)` and the flow `(B, 2, H, W)`."""
-        for conv in self.convs:
-            x = torch.cat([conv(x), x], 1)
+        """`(B, inputs, H, W)` → all features `(B, outputs, H, W)` and the flow `(B, 2, H, W)`.
+
+        Features of 16 bits on a GPU have zeros appended, see `for_matrix_units`; the layers of this module take them.
+        """
+        x = for_matrix_units(x, self.predict)
+        for block in self.convs:
+            x = torch.cat([convolve(block, x), x], 1)
         return x, in_full_precision(self.predict, x)
 
 
@@ -69,8 +74,8 @@ class ContextNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, inputs, H, W)` → `(B, 2, H, W)`."""
-        for conv in self.convs:
-            x = conv(x)
+        for block in self.convs:
+            x = convolve(block, x)
         return in_full_precision(self.predict, x)
 
 
@@ -87,7 +92,34 @@ def conv_block(
 def in_full_precision(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """Apply a layer in its own precision inside autocast: 8 bits of a bfloat16 do not hold a flow of 256 pixels."""
     with torch.autocast(x.device.type, enabled=False):
-        return layer(x.to(layer.weight.dtype))
+        x = x.to(layer.weight.dtype)
+        return F.conv2d(x, _widened(layer.weight, 1, x), layer.bias, layer.stride, layer.padding, layer.dilation)
+
+
+def for_matrix_units(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """The input of densely connected layers as a GPU likes it: 16 bits inside autocast once and for all, laid out as
+    the layer's weights are, and zero channels appended up to a multiple of 8."""
+    if not x.is_cuda or not torch.is_autocast_enabled(x.device.type):
+        return x
+    x = F.pad(x.to(torch.get_autocast_dtype(x.device.type)), (0, 0, 0, 0, 0, -x.shape[1] % 8))
+    channels_last = layer.weight.is_contiguous(memory_format=torch.channels_last)
+    return x.contiguous(memory_format=torch.channels_last) if channels_last else x
+
+
+def convolve(block: nn.Module, x: Tensor) -> Tensor:
+    """A `conv_block` of features that may have zero channels appended."""
+    assert isinstance(block, nn.Sequential) and isinstance(block[0], nn.Conv2d)  # noqa: PT018
+    conv = block[0]
+    if x.shape[1] == conv.in_channels:
+        return block(x)
+    x = F.conv2d(x, _widened(conv.weight, 1, x), conv.bias, conv.stride, conv.padding, conv.dilation)
+    return block[1:](x)
+
+
+def _widened(weight: Tensor, dim: int, x: Tensor) -> Tensor:
+    """Weights of a layer, with zeros for channels that were appended to its input."""
+    extra = x.shape[1] - weight.shape[dim]
+    return weight if extra == 0 else F.pad(weight, [0, 0] * (weight.dim() - 1 - dim) + [0, extra])
 
 
 class Upsampler(nn.ConvTranspose2d):
@@ -99,7 +131,7 @@ class Upsampler(nn.ConvTranspose2d):
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """`(B, inputs, H, W)` → `(B, 2, 2H, 2W)`."""
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.to(self.weight.dtype), output_size)
+            return super().forward(x[:, : self.in_channels].to(self.weight.dtype), output_size)
 
 
 def initialize(module: nn.Module) -> None:

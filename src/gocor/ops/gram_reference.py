@@ -58,7 +58,9 @@ def descend(gram: Tensor, parameters: tuple[Tensor, ...], options: Options) -> T
     return torch.cat(parts).view(batch, height, width, -1).permute(0, 3, 1, 2).contiguous()
 
 
-def descend_gradients(grad: Tensor, gram: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Gradients:
+def descend_gradients(
+    grad: Tensor, gram: Tensor, parameters: tuple[Tensor, ...], options: Options, *, of_gram: bool = True
+) -> Gradients:
     """Gradients of `descend`, bars for gradients, each step in reverse.
 
     Args:
@@ -66,6 +68,7 @@ def descend_gradients(grad: Tensor, gram: Tensor, parameters: tuple[Tensor, ...]
         gram: as in `descend`.
         parameters: as in `descend`.
         options: as in `descend`.
+        of_gram: whether the gradient of the autocorrelation is wanted; else it is empty.
     """
     beta, bend, slant, goal, decay, factor = parameters
     eta, floor = options.eta, options.floor
@@ -113,9 +116,10 @@ def descend_gradients(grad: Tensor, gram: Tensor, parameters: tuple[Tensor, ...]
         bar_row = start * bar_c
         bar_row[:, centre] -= (bar_start * start / (energy + options.stabilizer)).squeeze(1)
         bar_products[:, centre] += bar_row
-        _add_to_gram(padded, bar_products, where, options.radius)
+        if of_gram:
+            _add_to_gram(padded, bar_products, where, options.radius)
     inner = padded[:, options.radius : options.radius + height, options.radius : options.radius + width]
-    return Gradients(inner.permute(0, 3, 1, 2).contiguous(), *bars)
+    return Gradients(inner.permute(0, 3, 1, 2).contiguous() if of_gram else inner.new_empty(0), *bars)
 
 
 def _forward(

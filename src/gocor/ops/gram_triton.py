@@ -13,7 +13,7 @@ from torch import Tensor
 from .gram_reference import Gradients, Options
 from .local_triton import autocorrelate, regular, strides
 
-PROGRAMS_PER_PROCESSOR = 4  # of the backward kernel, each of which takes many locations
+PROGRAMS_PER_PROCESSOR = 3  # of the backward kernel, each of which takes many locations
 RESIDENT = 128  # products of that many features with each other fit on chip; more are read anew in each iteration
 ROWS = 16  # that many at a time
 FEW_CHANNELS = 64
@@ -128,7 +128,7 @@ def _descend_kernel(
 @triton.jit
 def _descend_backward_kernel(
     gram, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps, of_scalars,
-    locations, H, W, fb, fc, fp, floor, stabilizer,
+    locations, H, W, fb, fc, fp, floor, stabilizer, OF_GRAM: tl.constexpr,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -161,7 +161,8 @@ def _descend_backward_kernel(
             tl.store(own + (5 * i + 2) * KEYS, u)
             tl.store(own + (5 * i + 3) * KEYS, change)
             tl.store(own + (5 * i + 4) * KEYS, tl.zeros((KEYS,), tl.float32) + numerator)
-            tl.store(right + i * locations * K + at, u, known)
+            if OF_GRAM:
+                tl.store(right + i * locations * K + at, u, known)
             coefficients -= step * u
             scores -= step * change
         tl.debug_barrier()
@@ -184,7 +185,8 @@ def _descend_backward_kernel(
             bar_decay += bar_curvature * numerator
             bar_slope = 2 * bar_curvature * along * change
             bar_change = 2 * bar_curvature * slope * along - step * bar_c + bar_numerator * u
-            tl.store(left + i * locations * K + at, bar_change, known)
+            if OF_GRAM:
+                tl.store(left + i * locations * K + at, bar_change, known)
             bar_u, _ = _product(resident, bar_change, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
             bar_u += bar_numerator * change - step * bar_b
             bar_decay += tl.sum(bar_u * coefficients, 0)
@@ -200,7 +202,8 @@ def _descend_backward_kernel(
             bar_goal -= bar_residual
         bar_start = tl.sum(tl.where(d == K // 2, bar_b, 0.0), 0) + tl.sum(row * bar_c, 0)
         bar_gain += bar_start / energy
-        tl.store(direct + at, start * bar_c - tl.where(d == K // 2, bar_start * start / energy, 0.0), known)
+        if OF_GRAM:
+            tl.store(direct + at, start * bar_c - tl.where(d == K // 2, bar_start * start / energy, 0.0), known)
         tl.debug_barrier()  # the scratch is written again for the next location
     tl.store(of_maps + program * 3 * KEYS + d, bar_bend)
     tl.store(of_maps + (program * 3 + 1) * KEYS + d, bar_slant)
@@ -252,7 +255,9 @@ def descend(features: Tensor, parameters: tuple[Tensor, ...], options: Options) 
     return out
 
 
-def descend_gradients(grad: Tensor, features: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Gradients:
+def descend_gradients(
+    grad: Tensor, features: Tensor, parameters: tuple[Tensor, ...], options: Options, *, of_gram: bool = True
+) -> Gradients:
     """See `gram_reference.descend_gradients`, of the autocorrelation of features `(B, D, H, W)`."""
     features = regular(features)
     batch, _, height, width = features.shape
@@ -261,18 +266,21 @@ def descend_gradients(grad: Tensor, features: Tensor, parameters: tuple[Tensor, 
     count, wide, keys = (2 * radius + 1) ** 2, (4 * radius + 1) ** 2, shape["KEYS"]
     programs = max(1, min(locations, PROGRAMS_PER_PROCESSOR * _processors(features.device)))
     like = grad.new_empty(0, dtype=torch.float32)
-    left, right = (like.new_empty(iters, batch, count, height, width) for _ in range(2))
-    direct = like.new_empty(batch, count, height, width)
+    stored = batch if of_gram else 0
+    left, right = (like.new_empty(iters, stored, count, height, width) for _ in range(2))
+    direct = like.new_empty(stored, count, height, width)
     of_maps, of_scalars = like.new_empty(programs, 3, keys), like.new_empty(programs, 3)
     scratch = like.new_empty(programs, max(1, iters), 5, keys)
     _descend_backward_kernel[(programs,)](
         source, *parameters, grad.contiguous(), scratch, left, right, direct, of_maps, of_scalars, locations, height,
-        width, *strides(features), options.floor, options.stabilizer, ITERS=iters, ETA=options.eta, R=radius, **shape,
+        width, *strides(features), options.floor, options.stabilizer, OF_GRAM=of_gram, ITERS=iters, ETA=options.eta,
+        R=radius, **shape,
     )  # fmt: skip
-    bar_gram = like.new_empty(batch, wide, height, width)
-    _gather_kernel[(triton.cdiv(height * width, GATHERED), wide, batch)](
-        left, right, direct, bar_gram, batch, height, width, ITERS=iters, R=radius, BLOCK=GATHERED, num_warps=4
-    )
+    bar_gram = like.new_empty(stored, wide, height, width)
+    if of_gram:
+        _gather_kernel[(triton.cdiv(height * width, GATHERED), wide, batch)](
+            left, right, direct, bar_gram, batch, height, width, ITERS=iters, R=radius, BLOCK=GATHERED, num_warps=4
+        )
     bar_bend, bar_slant, bar_goal = of_maps.sum(0)[:, :count].unbind()
     bar_decay, bar_factor, bar_beta = of_scalars.sum(0).unbind()
     return Gradients(bar_gram, bar_beta, bar_bend, bar_slant, bar_goal, bar_decay, bar_factor)

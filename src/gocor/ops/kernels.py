@@ -55,10 +55,10 @@ def gram_kernels() -> ModuleType:
     return gram_triton
 
 
-def can_smooth(volume: Tensor, side: int, channels: int) -> bool:
-    """Whether there are kernels for the query term's operator with these taps and output channels."""
-    fits = HAS_TRITON and volume.is_cuda and volume.dtype == torch.float32 and side == 3 and channels in (16, 32, 64)
-    return fits and supported(volume.device)
+def can_smooth(volume: Tensor, first: Tensor, second: Tensor) -> bool:
+    """Whether there are kernels for the query term's operator with these weights `(I, 1, k, k)`, `(O, I, k, k)`."""
+    sizes = first.shape[2] == 3 and {*second.shape[:2]} <= {16, 32, 64}
+    return HAS_TRITON and volume.is_cuda and volume.dtype == torch.float32 and sizes and supported(volume.device)
 
 
 @cache

@@ -1,8 +1,8 @@
 """The query term's operator R of global GOCor as Triton kernels.
 
-R is a 4-D convolution of a volume x(q, r) over query and reference positions, 3×3×3×3 taps and O output channels,
-zero outside. Its factors are multiplied out before: 81·O products for a result in place of 9·I + 9·I·O. The result is
-held channels last.
+R is a 4-D convolution of a volume x(q, r) over query and reference positions, zero outside, made of two factors: 3×3
+taps over q from one channel to I, then 3×3 taps over r from I channels to O. Forward, the factors are multiplied out:
+81·O products for a result in place of 9·I + 9·I·O. Back, they are applied one after the other. Channels are last.
 """
 
 import torch
@@ -12,109 +12,146 @@ from torch import Tensor
 
 from .local_triton import precision
 
-BLOCK = 64
-SPLITS_PER_PROCESSOR = 2  # partial sums of the weights' gradient
+BLOCK = 64  # reference positions that a program takes
+QUERIES = 16  # query positions that it takes them with
+PROGRAMS_PER_PROCESSOR = 2  # of the gradient of the taps, each of which takes many query positions
 
 
 @triton.jit
-def _taps(x, q, r, t, Hq, Wq, Hr, Wr):
-    """Entries of one sample's volume at query position q and reference positions r, moved by taps t: `(r, t)`."""
-    qy, qx = q // Wq + t // 27 - 1, q % Wq + t // 9 % 3 - 1
-    ry, rx = (r // Wr)[:, None] + (t // 3 % 3 - 1)[None, :], (r % Wr)[:, None] + (t % 3 - 1)[None, :]
-    in_query = (t < 81) & (qy >= 0) & (qy < Hq) & (qx >= 0) & (qx < Wq)
-    in_reference = (r < Hr * Wr)[:, None] & (ry >= 0) & (ry < Hr) & (rx >= 0) & (rx < Wr)
-    at = ((qy * Wq + qx) * (Hr * Wr))[None, :] + ry * Wr + rx
-    return tl.load(x + at, in_query[None, :] & in_reference, 0.0)
+def _reference_taps(r, t, Hr, Wr):
+    """Where in a plane the reference positions are, moved by taps, `(r, t)`, and whether they are inside."""
+    y, x = (r // Wr)[:, None] + (t // 3 % 3 - 1)[None, :], (r % Wr)[:, None] + (t % 3 - 1)[None, :]
+    inside = (r < Hr * Wr)[:, None] & (t < 81)[None, :] & (y >= 0) & (y < Hr) & (x >= 0) & (x < Wr)
+    return y * Wr + x, inside
+
+
+@triton.jit
+def _query_taps(q, t, Hq, Wq):
+    """The same for one query position, `(t,)`."""
+    y, x = q // Wq + t // 27 - 1, q % Wq + t // 9 % 3 - 1
+    return y * Wq + x, (y >= 0) & (y < Hq) & (x >= 0) & (x < Wq)
 
 
 @triton.jit
 def _smooth_kernel(
-    x, kernel, out, Hq, Wq, Hr, Wr, stride, O: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
+    x, taps, out, Hq, Wq, Hr, Wr, stride,
+    O: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    q, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    batch = tl.program_id(2).to(tl.int64)
     r, t, o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, O)
-    values = _taps(x + batch * stride, q, r, t, Hq, Wq, Hr, Wr)
-    weights = tl.load(kernel + t[:, None] * O + o[None, :], (t < 81)[:, None], 0.0)
-    result = tl.dot(values, weights, input_precision=PRECISION)
-    position = (batch * Hq * Wq + q) * (Hr * Wr) + r
-    tl.store(out + position[:, None] * O + o[None, :], result, (r < Hr * Wr)[:, None])
+    in_plane, inside = _reference_taps(r, t, Hr, Wr)
+    weights = tl.load(taps + t[:, None] * O + o[None, :], (t < 81)[:, None], 0.0)
+    for turn in range(QUERIES):
+        q = tl.program_id(1) * QUERIES + turn
+        plane, known = _query_taps(q, t, Hq, Wq)
+        known = known & (q < Hq * Wq)
+        values = tl.load(x + batch * stride + (plane * (Hr * Wr))[None, :] + in_plane, inside & known[None, :], 0.0)
+        result = tl.dot(values, weights, input_precision=PRECISION)
+        position = (batch * Hq * Wq + q) * (Hr * Wr) + r
+        tl.store(out + position[:, None] * O + o[None, :], result, ((r < Hr * Wr) & (q < Hq * Wq))[:, None])
 
 
 @triton.jit
-def _adjoint_kernel(smoothed, kernel, out, Hq, Wq, Hr, Wr, O: tl.constexpr, BLOCK: tl.constexpr):
+def _adjoint_over_reference_kernel(
+    smoothed, second, out, Hr, Wr, O: tl.constexpr, I: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    plane = tl.program_id(1).to(tl.int64) * (Hr * Wr)
+    r, o, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, O), tl.arange(0, I)
+    acc = tl.zeros((BLOCK, I), tl.float32)
+    for tap in tl.static_range(9):
+        y, x = r // Wr + 1 - tap // 3, r % Wr + 1 - tap % 3
+        inside = (r < Hr * Wr) & (y >= 0) & (y < Hr) & (x >= 0) & (x < Wr)
+        values = tl.load(smoothed + (plane + y * Wr + x)[:, None] * O + o[None, :], inside[:, None], 0.0)
+        weights = tl.load(second + (tap * O + o)[:, None] * I + i[None, :])
+        acc = tl.dot(values, weights, acc, input_precision=PRECISION)
+    tl.store(out + (plane + r)[:, None] * I + i[None, :], acc, (r < Hr * Wr)[:, None])
+
+
+@triton.jit
+def _adjoint_over_query_kernel(between, first, out, Hq, Wq, N, I: tl.constexpr, BLOCK: tl.constexpr):
     q, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    r, o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, O)
-    ry, rx = r // Wr, r % Wr
-    acc = tl.zeros((BLOCK, O), tl.float32)
-    for tq in range(9):
-        qy, qx = q // Wq + 1 - tq // 3, q % Wq + 1 - tq % 3
-        in_query = (qy >= 0) & (qy < Hq) & (qx >= 0) & (qx < Wq)
-        plane = (batch * Hq * Wq + qy * Wq + qx) * (Hr * Wr)
-        for tr in tl.static_range(9):
-            y, x = ry + 1 - tr // 3, rx + 1 - tr % 3
-            inside = in_query & (r < Hr * Wr) & (y >= 0) & (y < Hr) & (x >= 0) & (x < Wr)
-            weights = tl.load(kernel + (tq * 9 + tr) * O + o)
-            at = (plane + y * Wr + x)[:, None] * O + o[None, :]
-            acc += tl.load(smoothed + at, inside[:, None], 0.0) * weights[None, :]
-    tl.store(out + (batch * Hq * Wq + q) * (Hr * Wr) + r, tl.sum(acc, 1), r < Hr * Wr)
+    r, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, I)
+    acc = tl.zeros((BLOCK, I), tl.float32)
+    for tap in tl.static_range(9):
+        y, x = q // Wq + 1 - tap // 3, q % Wq + 1 - tap % 3
+        inside = (r < N) & (y >= 0) & (y < Hq) & (x >= 0) & (x < Wq)
+        at = ((batch * Hq * Wq + y * Wq + x) * N + r)[:, None] * I + i[None, :]
+        acc += tl.load(between + at, inside[:, None], 0.0) * tl.load(first + tap * I + i)[None, :]
+    tl.store(out + (batch * Hq * Wq + q) * N + r, tl.sum(acc, 1), r < N)
 
 
 @triton.jit
-def _weights_kernel(
-    x, smoothed, out, blocks, Hq, Wq, Hr, Wr, stride, per_program,
+def _taps_gradient_kernel(
+    x, smoothed, out, B, Hq, Wq, Hr, Wr, stride, turns,
     O: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    blocks = tl.cdiv(Hr * Wr, BLOCK)
     program, programs = tl.program_id(0), tl.num_programs(0)
-    per_query = tl.cdiv(Hr * Wr, BLOCK)
-    t, o = tl.arange(0, 128), tl.arange(0, O)
+    r, t, o = program % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, O)
+    in_plane, inside = _reference_taps(r, t, Hr, Wr)
     acc = tl.zeros((128, O), tl.float32)
-    for turn in range(per_program):
-        index = turn * programs + program
-        batch, q = (index // (per_query * Hq * Wq)).to(tl.int64), index // per_query % (Hq * Wq)
-        r = index % per_query * BLOCK + tl.arange(0, BLOCK)
-        r = tl.where(index < blocks, r, Hr * Wr)  # beyond the end: nothing is read
-        values = _taps(x + batch * stride, q, r, t, Hq, Wq, Hr, Wr)
-        position = (batch * Hq * Wq + q) * (Hr * Wr) + r
-        rho = tl.load(smoothed + position[:, None] * O + o[None, :], (r < Hr * Wr)[:, None], 0.0)
-        acc = tl.dot(tl.trans(values), rho, acc, input_precision=PRECISION)
-    at = out + program * 81 * O + t[:, None] * O + o[None, :]
-    tl.store(at, acc, (t < 81)[:, None])
+    for turn in range(turns):
+        index = turn * (programs // blocks) + program // blocks
+        batch, q = (index // (Hq * Wq)).to(tl.int64), index % (Hq * Wq)
+        plane, known = _query_taps(q, t, Hq, Wq)
+        known = known & (batch < B)
+        values = tl.load(x + batch * stride + (plane * (Hr * Wr))[None, :] + in_plane, inside & known[None, :], 0.0)
+        at = ((batch * Hq * Wq + q) * (Hr * Wr) + r)[:, None] * O + o[None, :]
+        results = tl.load(smoothed + at, ((r < Hr * Wr) & (batch < B))[:, None], 0.0)
+        acc = tl.dot(tl.trans(values), results, acc, input_precision=PRECISION)
+    tl.store(out + (program * 81 + t)[:, None] * O + o[None, :], acc, (t < 81)[:, None])
 
 
-def smooth(volume: Tensor, kernel: Tensor) -> Tensor:
-    """R ∗ volume: `(B, Hq, Wq, Hr, Wr)` and taps `(81, O)` → `(B, Hq, Wq, Hr, Wr, O)`."""
-    volume = _dense(volume)
+def smooth(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """R ∗ volume.
+
+    Args:
+        volume: `(B, Hq, Wq, Hr, Wr)`.
+        first: taps over the query, `(9, I)`.
+        second: taps over the reference, `(9, O, I)`.
+
+    Returns:
+        `(B, Hq, Wq, Hr, Wr, O)`.
+    """
+    volume, channels = _dense(volume), second.shape[1]
     batch, hq, wq, hr, wr = volume.shape
-    out = volume.new_empty(*volume.shape, kernel.shape[1])
-    _smooth_kernel[(triton.cdiv(hr * wr, BLOCK), hq * wq, batch)](
-        volume, kernel, out, hq, wq, hr, wr, volume.stride(0), O=kernel.shape[1], BLOCK=BLOCK,
+    taps = torch.einsum("qi,roi->qro", first, second)
+    out = volume.new_empty(*volume.shape, channels)
+    _smooth_kernel[(triton.cdiv(hr * wr, BLOCK), triton.cdiv(hq * wq, QUERIES), batch)](
+        volume, taps, out, hq, wq, hr, wr, volume.stride(0), O=channels, BLOCK=BLOCK, QUERIES=QUERIES,
         PRECISION=precision(volume), num_warps=4,
     )  # fmt: skip
     return out
 
 
-def smooth_adjoint(smoothed: Tensor, kernel: Tensor) -> Tensor:
+def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Rᵀ: `(B, Hq, Wq, Hr, Wr, O)` → `(B, Hq, Wq, Hr, Wr)`."""
     batch, hq, wq, hr, wr, channels = smoothed.shape
+    inter, blocks = first.shape[1], triton.cdiv(hr * wr, BLOCK)
+    between = smoothed.new_empty(batch, hq, wq, hr, wr, inter)
+    _adjoint_over_reference_kernel[(blocks, batch * hq * wq)](
+        smoothed, second, between, hr, wr, O=channels, I=inter, BLOCK=BLOCK, PRECISION=precision(smoothed), num_warps=4
+    )
     out = smoothed.new_empty(batch, hq, wq, hr, wr)
-    _adjoint_kernel[(triton.cdiv(hr * wr, BLOCK), hq * wq, batch)](
-        smoothed, kernel, out, hq, wq, hr, wr, O=channels, BLOCK=BLOCK, num_warps=4
+    _adjoint_over_query_kernel[(blocks, hq * wq, batch)](
+        between, first, out, hq, wq, hr * wr, I=inter, BLOCK=BLOCK, num_warps=4
     )
     return out
 
 
-def kernel_gradient(volume: Tensor, smoothed: Tensor) -> Tensor:
-    """Gradient of ⟨smoothed, R ∗ volume⟩ by the taps, `(81, O)`."""
-    volume = _dense(volume)
+def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of ⟨smoothed, R ∗ volume⟩ by the two factors of the taps."""
+    volume, channels = _dense(volume), smoothed.shape[5]
     batch, hq, wq, hr, wr = volume.shape
-    blocks, channels = batch * hq * wq * triton.cdiv(hr * wr, BLOCK), smoothed.shape[5]
-    programs = min(blocks, SPLITS_PER_PROCESSOR * _processors(volume.device))
-    out = volume.new_empty(programs, 81, channels)
-    _weights_kernel[(programs,)](
-        volume, smoothed, out, blocks, hq, wq, hr, wr, volume.stride(0), triton.cdiv(blocks, programs), O=channels,
-        BLOCK=BLOCK, PRECISION=precision(volume), num_warps=8,
+    blocks = triton.cdiv(hr * wr, BLOCK)
+    groups = max(1, min(batch * hq * wq, PROGRAMS_PER_PROCESSOR * _processors(volume.device) // blocks))
+    out = volume.new_empty(groups * blocks, 81, channels)
+    _taps_gradient_kernel[(groups * blocks,)](
+        volume, smoothed, out, batch, hq, wq, hr, wr, volume.stride(0), triton.cdiv(batch * hq * wq, groups),
+        O=channels, BLOCK=BLOCK, PRECISION=precision(volume), num_warps=8,
     )  # fmt: skip
-    return out.sum(0)
+    taps = out.sum(0).view(9, 9, channels)
+    return torch.einsum("qro,roi->qi", taps, second), torch.einsum("qro,qi->roi", taps, first)
 
 
 def _dense(volume: Tensor) -> Tensor:
