@@ -47,7 +47,8 @@ def test_own_file_round_trip(half, tmp_path):
     save_model(network, path, half=half, recipe={"steps": 3}, data="none")
     other = load_tiny(path)
     for key, value in network.state_dict().items():
-        expected = value.half().to(value) if half and value.is_floating_point() else value
+        shortened = half and value.is_floating_point() and "running_" not in key
+        expected = value.half().to(value) if shortened else value
         assert torch.equal(other.state_dict()[key], expected), key
     assert not other.published
     assert list(tmp_path.iterdir()) == [path]

@@ -86,6 +86,9 @@ def match(
     formats: Annotated[str, typer.Option(help="Files of the flow, with commas: flo, kitti, npz, pfm.")] = "flo",
     min_confidence: Annotated[float, typer.Option(min=0, max=1, help="Of the points in matches.csv.")] = 0.5,
     max_points: Annotated[int, typer.Option(min=1, help="How many points matches.csv holds at most.")] = 5000,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="On a GPU: 16 bits, and one recorded pass per image size; for many pairs.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Match finished pairs again.")] = False,
 ) -> None:
     """Dense matches between two images, two folders of images, or the pairs of a CSV file.
@@ -120,7 +123,7 @@ def match(
     if not todo:
         return
     with warnings_as_lines():
-        network = load_model(options.model, options.weights, device=options.device)
+        network = load_model(options.model, options.weights, device=options.device, fast=fast)
     failed = 0
     with progress_bar(len(todo), shown=len(todo) > 1) as advance:
         for pair, outcome in match_pairs(todo, network, options):
@@ -184,6 +187,8 @@ def convert(
         name = convert(source, target, model)
     typer.echo(f"{source} holds weights of {name}")
     typer.echo(f"wrote {target}")
+
+
 
 
 def print_measures(study: "Study") -> None:

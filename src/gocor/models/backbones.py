@@ -94,7 +94,7 @@ def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
         if isinstance(layer, nn.Conv2d):
             assert layer.bias is not None
             weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
-            x = torch.cudnn_convolution_relu(x, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+            x = torch.cudnn_convolution_relu(x, weight, bias, layer.stride, (1, 1), layer.dilation, layer.groups)
     return x
 
 

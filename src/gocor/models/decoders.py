@@ -97,8 +97,10 @@ def in_full_precision(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def for_matrix_units(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """The input of densely connected layers as a GPU likes it: 16 bits inside autocast once and for all, laid out as
-    the layer's weights are, and zero channels appended up to a multiple of 8."""
+    """The input of densely connected layers as a GPU likes it, inside autocast.
+
+    16 bits once and for all, laid out as the layer's weights are, and zero channels appended up to a multiple of 8.
+    """
     if not x.is_cuda or not torch.is_autocast_enabled(x.device.type):
         return x
     x = F.pad(x.to(torch.get_autocast_dtype(x.device.type)), (0, 0, 0, 0, 0, -x.shape[1] % 8))

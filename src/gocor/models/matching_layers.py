@@ -70,6 +70,4 @@ def mapping_to_pixels(mapping: Tensor) -> Tensor:
     height, width = mapping.shape[2:]
     x = torch.arange(width, dtype=mapping.dtype, device=mapping.device)
     y = torch.arange(height, dtype=mapping.dtype, device=mapping.device).unsqueeze(1)
-    return torch.stack(
-        [(mapping[:, 0] + 1) * ((width - 1) / 2) - x, (mapping[:, 1] + 1) * ((height - 1) / 2) - y], 1
-    )
+    return torch.stack([(mapping[:, 0] + 1) * ((width - 1) / 2) - x, (mapping[:, 1] + 1) * ((height - 1) / 2) - y], 1)

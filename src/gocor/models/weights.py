@@ -32,6 +32,7 @@ def load_model(
     *,
     device: str | torch.device = "auto",
     dtype: torch.dtype = torch.float32,
+    fast: bool = False,
 ) -> MatchingNetwork:
     """A network that is ready to use.
 
@@ -41,6 +42,8 @@ def load_model(
             `None` for start values. A network without trained weights says so by an `UntrainedWarning`.
         device: `"auto"` is a GPU where there is one.
         dtype: `float32`, `float64`, or a 16-bit type, which the network then uses by autocast.
+        fast: for many pairs of few sizes on a GPU, see `MatchingNetwork.accelerate`: bfloat16 unless `dtype` is another
+            16-bit type, and recorded passes.
 
     Returns:
         The network in evaluation mode.
@@ -60,7 +63,8 @@ def load_model(
         network.to(dtype)
     else:
         raise ValueError(f"dtype must be float32, float64, float16 or bfloat16, got {dtype}")
-    return network.to(choose_device(device))
+    network.to(choose_device(device))
+    return network.accelerate(network.autocast_dtype or torch.bfloat16) if fast else network
 
 
 def choose_device(device: str | torch.device) -> torch.device:
@@ -98,7 +102,7 @@ def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: 
     Args:
         network: made by name.
         path: file to write, atomically.
-        half: store float16.
+        half: store float16, statistics of batch normalisation apart, which may be larger than it holds.
         **card: what else to tell in the metadata: data, recipe, metrics, ….
     """
     state = network.state_dict()
@@ -106,7 +110,9 @@ def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: 
     if shared:
         state = {key: value for key, value in state.items() if not key.startswith("pyramid.")}
     tensors = {
-        key: (value.half() if half and value.is_floating_point() else value).contiguous().cpu()
+        key: (value.half() if half and value.is_floating_point() and "running_" not in key else value)
+        .contiguous()
+        .cpu()
         for key, value in state.items()
     }
     metadata = {

@@ -65,9 +65,7 @@ def _local_gocor_backward(
     bar_filters = _adjoint(local, grad, query, radius, "reference")
     bar_coefficients = _correlate(local, bar_filters, reference, radius, torch.float32)
     source = _source(local, reference, radius)
-    gradients = iterations.descend_gradients(
-        bar_coefficients, source, parameters, options, of_gram=need_reference
-    )
+    gradients = iterations.descend_gradients(bar_coefficients, source, parameters, options, of_gram=need_reference)
     bar_reference = reference.new_empty(0)
     if need_reference:  # A's entries are products of features in both places
         bar_reference = _adjoint(local, gradients.gram, reference, 2 * radius, "both")

@@ -172,11 +172,7 @@ class GOCor(nn.Module, ABC):
             volumes = tuple(problem.correlate(state.filters, problem.query) for state in states)
 
         def half_square(x: Tensor | None) -> Tensor:
-            return (
-                x.square().flatten(1).sum(1) / 2
-                if x is not None
-                else problem.reference.new_zeros(len(reference))
-            )
+            return x.square().flatten(1).sum(1) / 2 if x is not None else problem.reference.new_zeros(len(reference))
 
         return Explanation(
             filters=tuple(s.filters for s in states),

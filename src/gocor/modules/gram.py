@@ -52,7 +52,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
         step = p.step_factor * step_length(numerator, denominator, p.floor)
         scores = scores - step * change
         energy = (energy - step * (2 * along - step * numerator)).clamp(min=0)
-        if smoothed is not None:
+        if smoothed is not None and smoothed_change is not None:
             smoothed = smoothed - step * smoothed_change
     return scores[:, count:]
 

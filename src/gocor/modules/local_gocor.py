@@ -77,7 +77,9 @@ class LocalGOCor(GOCor):
         if form == "fused" and query_objective:
             raise ValueError("the fused iteration has no query term: form='fused' goes with query_objective=False")
         if form == "fused" and initializer not in ("simple", "zero"):
-            raise ValueError(f"the fused iteration starts from 'simple' or 'zero' filters, not from {initializer!r} ones")
+            raise ValueError(
+                f"the fused iteration starts from 'simple' or 'zero' filters, not from {initializer!r} ones"
+            )
         super().__init__(
             iters=iters,
             initializer=initializer,

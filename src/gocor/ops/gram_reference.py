@@ -54,7 +54,8 @@ def descend(gram: Tensor, parameters: tuple[Tensor, ...], options: Options) -> T
         b, `(B, (2R+1)², H, W)`.
     """
     batch, height, width, _ = gram.shape
-    parts = [_forward(*part, parameters, options)[0] for _, *part in _chunks(gram, options.radius)]
+    chunks = _chunks(gram, options.radius)
+    parts = [_forward(products, row, energy, parameters, options)[0] for _, products, row, energy in chunks]
     return torch.cat(parts).view(batch, height, width, -1).permute(0, 3, 1, 2).contiguous()
 
 
@@ -125,12 +126,12 @@ def descend_gradients(
 def _forward(
     products: Tensor, row: Tensor, energy: Tensor, parameters: tuple[Tensor, ...], options: Options
 ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    """b of a chunk `(n, K)`, and c, b, u, t of every iteration."""
+    """The result b of a chunk, `(n, K)`, and c, b, u, t of every iteration."""
     beta, bend, slant, goal, decay, factor = parameters
     start = beta / (energy + options.stabilizer)
     scores, coefficients = start * row, torch.zeros_like(row)
     coefficients[:, row.shape[1] // 2] = start.squeeze(1)
-    states = []
+    states: list[tuple[Tensor, ...]] = []
     for _ in range(options.iters):
         magnitude, direction, _ = _robust(scores, options.eta)
         slope, residual = bend * direction + slant, bend * magnitude + slant * scores - goal
@@ -166,7 +167,7 @@ def _indices(radius: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _chunks(gram: Tensor, radius: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor, Tensor]]:
-    """Locations `(flat, batch, y, x)`, G `(n, K, K)`, A within the radius `(n, K)`, and ‖f‖² `(n, 1)`, chunk by chunk."""
+    """By chunks: locations `(flat, batch, y, x)`, G `(n, K, K)`, A within the radius `(n, K)` and ‖f‖² `(n, 1)`."""
     batch, height, width, _ = gram.shape
     y, x, difference = _indices(radius, gram.device)
     centre = difference[len(difference) // 2]

@@ -52,7 +52,7 @@ def _product(
     resident, vector, gram, batch, y, x, H, W, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """t = G·vector, and vectorᵀ·G·vector. G is symmetric: sums run down its columns, within a thread."""
+    """Both G·vector and vectorᵀ·G·vector. G is symmetric: sums run down its columns, within a thread."""
     if C > 0:  # by the features themselves, G = FᵀF
         filter = tl.sum(resident * vector[None, :], 1)
         return tl.sum(resident * filter[:, None], 0), tl.sum(filter * filter, 0)
@@ -244,7 +244,7 @@ def _gather_kernel(
 def descend(features: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Tensor:
     """See `gram_reference.descend`, of the autocorrelation of features `(B, D, H, W)`."""
     features = regular(features)
-    batch, channels, height, width = features.shape
+    batch, _, height, width = features.shape
     source, shape = _source(features, options.radius)
     out = features.new_empty(batch, (2 * options.radius + 1) ** 2, height, width, dtype=torch.float32)
     if out.numel():

@@ -164,7 +164,7 @@ def regular(features: Tensor) -> Tensor:
 
 def strides(features: Tensor) -> tuple[int, int, int]:
     """Of samples, of channels and of pixels."""
-    batch, channels, height, width = features.shape
+    _, channels, height, width = features.shape
     if features.is_contiguous():
         return channels * height * width, height * width, 1
     return channels * height * width, 1, channels

@@ -35,12 +35,12 @@ def _query_taps(q, t, Hq, Wq):
 @triton.jit
 def _smooth_kernel(
     x, taps, out, Hq, Wq, Hr, Wr, stride,
-    O: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr, PRECISION: tl.constexpr,
+    OUT: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     batch = tl.program_id(2).to(tl.int64)
-    r, t, o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, O)
+    r, t, o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, OUT)
     in_plane, inside = _reference_taps(r, t, Hr, Wr)
-    weights = tl.load(taps + t[:, None] * O + o[None, :], (t < 81)[:, None], 0.0)
+    weights = tl.load(taps + t[:, None] * OUT + o[None, :], (t < 81)[:, None], 0.0)
     for turn in range(QUERIES):
         q = tl.program_id(1) * QUERIES + turn
         plane, known = _query_taps(q, t, Hq, Wq)
@@ -48,58 +48,58 @@ def _smooth_kernel(
         values = tl.load(x + batch * stride + (plane * (Hr * Wr))[None, :] + in_plane, inside & known[None, :], 0.0)
         result = tl.dot(values, weights, input_precision=PRECISION)
         position = (batch * Hq * Wq + q) * (Hr * Wr) + r
-        tl.store(out + position[:, None] * O + o[None, :], result, ((r < Hr * Wr) & (q < Hq * Wq))[:, None])
+        tl.store(out + position[:, None] * OUT + o[None, :], result, ((r < Hr * Wr) & (q < Hq * Wq))[:, None])
 
 
 @triton.jit
 def _adjoint_over_reference_kernel(
-    smoothed, second, out, Hr, Wr, O: tl.constexpr, I: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
+    smoothed, second, out, Hr, Wr, OUT: tl.constexpr, INTER: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
     plane = tl.program_id(1).to(tl.int64) * (Hr * Wr)
-    r, o, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, O), tl.arange(0, I)
-    acc = tl.zeros((BLOCK, I), tl.float32)
+    r, o, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, OUT), tl.arange(0, INTER)
+    acc = tl.zeros((BLOCK, INTER), tl.float32)
     for tap in tl.static_range(9):
         y, x = r // Wr + 1 - tap // 3, r % Wr + 1 - tap % 3
         inside = (r < Hr * Wr) & (y >= 0) & (y < Hr) & (x >= 0) & (x < Wr)
-        values = tl.load(smoothed + (plane + y * Wr + x)[:, None] * O + o[None, :], inside[:, None], 0.0)
-        weights = tl.load(second + (tap * O + o)[:, None] * I + i[None, :])
+        values = tl.load(smoothed + (plane + y * Wr + x)[:, None] * OUT + o[None, :], inside[:, None], 0.0)
+        weights = tl.load(second + (tap * OUT + o)[:, None] * INTER + i[None, :])
         acc = tl.dot(values, weights, acc, input_precision=PRECISION)
-    tl.store(out + (plane + r)[:, None] * I + i[None, :], acc, (r < Hr * Wr)[:, None])
+    tl.store(out + (plane + r)[:, None] * INTER + i[None, :], acc, (r < Hr * Wr)[:, None])
 
 
 @triton.jit
-def _adjoint_over_query_kernel(between, first, out, Hq, Wq, N, I: tl.constexpr, BLOCK: tl.constexpr):
+def _adjoint_over_query_kernel(between, first, out, Hq, Wq, N, INTER: tl.constexpr, BLOCK: tl.constexpr):
     q, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    r, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, I)
-    acc = tl.zeros((BLOCK, I), tl.float32)
+    r, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, INTER)
+    acc = tl.zeros((BLOCK, INTER), tl.float32)
     for tap in tl.static_range(9):
         y, x = q // Wq + 1 - tap // 3, q % Wq + 1 - tap % 3
         inside = (r < N) & (y >= 0) & (y < Hq) & (x >= 0) & (x < Wq)
-        at = ((batch * Hq * Wq + y * Wq + x) * N + r)[:, None] * I + i[None, :]
-        acc += tl.load(between + at, inside[:, None], 0.0) * tl.load(first + tap * I + i)[None, :]
+        at = ((batch * Hq * Wq + y * Wq + x) * N + r)[:, None] * INTER + i[None, :]
+        acc += tl.load(between + at, inside[:, None], 0.0) * tl.load(first + tap * INTER + i)[None, :]
     tl.store(out + (batch * Hq * Wq + q) * N + r, tl.sum(acc, 1), r < N)
 
 
 @triton.jit
 def _taps_gradient_kernel(
     x, smoothed, out, B, Hq, Wq, Hr, Wr, stride, turns,
-    O: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    OUT: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(Hr * Wr, BLOCK)
     program, programs = tl.program_id(0), tl.num_programs(0)
-    r, t, o = program % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, O)
+    r, t, o = program % blocks * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 128), tl.arange(0, OUT)
     in_plane, inside = _reference_taps(r, t, Hr, Wr)
-    acc = tl.zeros((128, O), tl.float32)
+    acc = tl.zeros((128, OUT), tl.float32)
     for turn in range(turns):
         index = turn * (programs // blocks) + program // blocks
         batch, q = (index // (Hq * Wq)).to(tl.int64), index % (Hq * Wq)
         plane, known = _query_taps(q, t, Hq, Wq)
         known = known & (batch < B)
         values = tl.load(x + batch * stride + (plane * (Hr * Wr))[None, :] + in_plane, inside & known[None, :], 0.0)
-        at = ((batch * Hq * Wq + q) * (Hr * Wr) + r)[:, None] * O + o[None, :]
+        at = ((batch * Hq * Wq + q) * (Hr * Wr) + r)[:, None] * OUT + o[None, :]
         results = tl.load(smoothed + at, ((r < Hr * Wr) & (batch < B))[:, None], 0.0)
         acc = tl.dot(tl.trans(values), results, acc, input_precision=PRECISION)
-    tl.store(out + (program * 81 + t)[:, None] * O + o[None, :], acc, (t < 81)[:, None])
+    tl.store(out + (program * 81 + t)[:, None] * OUT + o[None, :], acc, (t < 81)[:, None])
 
 
 def smooth(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def smooth(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
     taps = torch.einsum("qi,roi->qro", first, second)
     out = volume.new_empty(*volume.shape, channels)
     _smooth_kernel[(triton.cdiv(hr * wr, BLOCK), triton.cdiv(hq * wq, QUERIES), batch)](
-        volume, taps, out, hq, wq, hr, wr, volume.stride(0), O=channels, BLOCK=BLOCK, QUERIES=QUERIES,
+        volume, taps, out, hq, wq, hr, wr, volume.stride(0), OUT=channels, BLOCK=BLOCK, QUERIES=QUERIES,
         PRECISION=precision(volume), num_warps=4,
     )  # fmt: skip
     return out
@@ -130,11 +130,20 @@ def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
     inter, blocks = first.shape[1], triton.cdiv(hr * wr, BLOCK)
     between = smoothed.new_empty(batch, hq, wq, hr, wr, inter)
     _adjoint_over_reference_kernel[(blocks, batch * hq * wq)](
-        smoothed, second, between, hr, wr, O=channels, I=inter, BLOCK=BLOCK, PRECISION=precision(smoothed), num_warps=4
+        smoothed,
+        second,
+        between,
+        hr,
+        wr,
+        OUT=channels,
+        INTER=inter,
+        BLOCK=BLOCK,
+        PRECISION=precision(smoothed),
+        num_warps=4,
     )
     out = smoothed.new_empty(batch, hq, wq, hr, wr)
     _adjoint_over_query_kernel[(blocks, hq * wq, batch)](
-        between, first, out, hq, wq, hr * wr, I=inter, BLOCK=BLOCK, num_warps=4
+        between, first, out, hq, wq, hr * wr, INTER=inter, BLOCK=BLOCK, num_warps=4
     )
     return out
 
@@ -148,7 +157,7 @@ def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tenso
     out = volume.new_empty(groups * blocks, 81, channels)
     _taps_gradient_kernel[(groups * blocks,)](
         volume, smoothed, out, batch, hq, wq, hr, wr, volume.stride(0), triton.cdiv(batch * hq * wq, groups),
-        O=channels, BLOCK=BLOCK, PRECISION=precision(volume), num_warps=8,
+        OUT=channels, BLOCK=BLOCK, PRECISION=precision(volume), num_warps=8,
     )  # fmt: skip
     taps = out.sum(0).view(9, 9, channels)
     return torch.einsum("qro,roi->qi", taps, second), torch.einsum("qro,qi->roi", taps, first)
