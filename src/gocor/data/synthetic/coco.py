@@ -1,0 +1,113 @@
+"""Objects of COCO annotations: polygons and run lengths to masks, masks and photos to cut-outs."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files import PathLike, read_bytes
+from .sources import ImageFile, list_images
+
+FINE = 4  # small pixels along a pixel's side, that polygons are filled with
+SUBPIXEL = 4  # bits behind the point, of the coordinates that OpenCV fills polygons with
+
+
+@dataclass(frozen=True)
+class AnnotatedPhoto:
+    """A photo and the segmentations of its objects."""
+
+    file: ImageFile
+    segmentations: list[Any]
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+
+def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, min_area: float) -> list[AnnotatedPhoto]:
+    """Photos, and the segmentations of their objects.
+
+    Left out are crowds, objects of fewer than `min_area` pixels, and photos that `images` does not hold; if none is
+    left, that is an error.
+    """
+    try:
+        content = json.loads(read_bytes(path))
+        names = {image["id"]: Path(image["file_name"]).name for image in content["images"]}
+        segmentations = defaultdict(list)
+        for annotation in content["annotations"]:
+            if not annotation.get("iscrowd", 0) and annotation["area"] >= min_area and annotation["image_id"] in names:
+                segmentations[names[annotation["image_id"]]].append(annotation["segmentation"])
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
+    files = {Path(file.name).name: file for file in list_images(images)}
+    found = [AnnotatedPhoto(files[name], shapes) for name, shapes in sorted(segmentations.items()) if name in files]
+    if not found:
+        message = f"{path} has objects of at least {min_area:g} pixels in {len(segmentations)} photos"
+        raise ValueError(f"{message}, none of which is in {images}: give the folder or zip of these photos")
+    return found
+
+
+def mask_of(segmentation: Any, height: int, width: int) -> NDArray[np.float32]:
+    """A COCO segmentation as alpha `(H, W)` in [0, 1]: a list of polygons, or run lengths, compressed or not."""
+    if isinstance(segmentation, dict):
+        counts = segmentation["counts"]
+        if tuple(segmentation["size"]) != (height, width):
+            raise ValueError(f"run lengths are of {segmentation['size']} pixels, the photo has {height}×{width}")
+        return decode_runs(uncompress(counts) if isinstance(counts, (str, bytes)) else counts, height, width)
+    return fill_polygons(segmentation, height, width)
+
+
+def decode_runs(counts: Sequence[int], height: int, width: int) -> NDArray[np.float32]:
+    """Run lengths, of zeros first, column by column."""
+    runs = np.asarray(counts, np.int64)
+    if runs.sum() != height * width or (runs < 0).any():
+        raise ValueError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
+    values = np.repeat(np.arange(len(runs)) % 2, runs)
+    return values.reshape(width, height).T.astype(np.float32)
+
+
+def uncompress(text: str | bytes) -> list[int]:
+    """Run lengths of COCO's compressed text.
+
+    Six bits a character, from `0` on: five of the number, lowest first, and one that says that more follow; the fifth
+    bit of the last is the sign. From the third on, a number is the difference to the one two before.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    counts: list[int] = []
+    value = shift = 0
+    for byte in data:
+        chunk = byte - 48
+        if not 0 <= chunk < 64:
+            raise ValueError(f"compressed run lengths hold the byte {byte}")
+        value |= (chunk & 31) << shift
+        shift += 5
+        if not chunk & 32:
+            if chunk & 16:
+                value -= 1 << shift
+            counts.append(value + (counts[-2] if len(counts) > 2 else 0))
+            value = shift = 0
+    return counts
+
+
+def fill_polygons(polygons: Sequence[Sequence[float]], height: int, width: int) -> NDArray[np.float32]:
+    """The union of polygons `[x, y, x, y, ...]` in coordinates whose origin is the corner of the first pixel."""
+    import cv2
+
+    mask = np.zeros((height, width), np.float32)
+    for polygon in polygons:
+        if len(polygon) < 6 or len(polygon) % 2:
+            continue  # fewer than three corners enclose nothing
+        corners = np.asarray(polygon, np.float64).reshape(-1, 2)
+        left, top = np.clip(np.floor(corners.min(0)).astype(int), 0, (width - 1, height - 1))
+        right, bottom = np.clip(np.ceil(corners.max(0)).astype(int), (left + 1, top + 1), (width, height))
+        # OpenCV fills whole pixels, their centres at integers: small ones, of which the mean is taken.
+        fine = np.zeros((FINE * (bottom - top), FINE * (right - left)), np.uint8)
+        points = np.rint(((corners - (left, top)) * FINE - 0.5) * (1 << SUBPIXEL)).astype(np.int32)
+        cv2.fillPoly(fine, points[None], 255, cv2.LINE_8, SUBPIXEL)
+        coarse = cv2.resize(fine, (right - left, bottom - top), interpolation=cv2.INTER_AREA)
+        mask[top:bottom, left:right] = np.maximum(mask[top:bottom, left:right], coarse.astype(np.float32) / 255)
+    return mask

@@ -1,0 +1,96 @@
+"""Photometric changes: drawn on the CPU as matrices and kernels, applied to both images of all pairs at once."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .motion import Frame
+from .settings import Colour
+
+LUMA = np.array([0.299, 0.587, 0.114])
+MID_GREY = 0.45
+TAPS = 9  # of the blurring kernel: σ up to 2
+NOISE_LENGTH = 1 << 22  # or twice as much as an image needs
+NOISE_SEED = 20200916
+
+
+def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Parameters of the changes of `count` pairs; the second axis is reference, query.
+
+    Returns:
+        `colour_matrix` `(B, 2, 3, 4)` for RGB in [0, 1]; `gamma` `(B, 2)`; `kernel` `(B, 2, TAPS)`; `noise` `(B, 2)`
+        its standard deviation, of the full range; `noise_offset` `(B, 2)` in [0, 1), where to read the noise.
+    """
+    own, both = rng.uniform(-1, 1, (7, count, 2)), rng.uniform(-1, 1, (7, count, 1))
+    unit = (1 - colour.common) * own + colour.common * both
+    brightness, contrast = unit[0] * colour.brightness, np.exp(unit[1] * colour.contrast)
+    saturation = np.clip(1 + unit[2] * colour.saturation, 0, None)
+    saturation[rng.random(count) < colour.grey] = 0
+    channels = np.exp(np.moveaxis(unit[3:6], 0, -1) * colour.channels)  # (B, 2, 3)
+    channels[saturation == 0] = 1
+    mix = saturation[..., None, None] * np.eye(3) + (1 - saturation)[..., None, None] * LUMA
+    gain = contrast[..., None] * channels
+    offset = np.broadcast_to(((1 - contrast) * MID_GREY + brightness)[..., None, None], (count, 2, 3, 1))
+    matrix = np.concatenate([gain[..., None] * mix, offset], -1)
+
+    sigma = rng.uniform(0, 1, (count, 2)) * colour.blur * (rng.random((count, 2)) < colour.blur_share)
+    taps = np.arange(TAPS) - TAPS // 2
+    kernel = np.exp(-0.5 * (taps / np.maximum(sigma, 0.05)[..., None]) ** 2)
+    return {
+        "colour_matrix": matrix,
+        "gamma": np.exp(unit[6] * colour.gamma),
+        "kernel": kernel / kernel.sum(-1, keepdims=True),
+        "noise": rng.uniform(0, 1, (count, 2)) * colour.noise,
+        "noise_offset": rng.random((count, 2)),
+    }
+
+
+class Photometry:
+    """Applies drawn changes on a device. Its noise is a fixed texture that each image reads at an offset of its own."""
+
+    def __init__(self, colour: Colour, frame: Frame, device: torch.device) -> None:
+        self._blurs = colour.blur > 0 and colour.blur_share > 0
+        self._gamma = colour.gamma > 0
+        self._noise: Tensor | None = None
+        if colour.noise > 0:
+            length = max(NOISE_LENGTH, 6 * frame.height * frame.width)
+            values = np.random.default_rng(NOISE_SEED).standard_normal(length, np.float32)
+            self._noise = torch.from_numpy(values).to(device)
+
+    def __call__(self, images: Tensor, drawn: dict[str, Tensor]) -> Tensor:
+        """Changed images.
+
+        Args:
+            images: `(B, 2, 3, H, W)` float32 in [0, 255], reference and query.
+            drawn: `draw_colours`, as tensors.
+
+        Returns:
+            Of the same shape, in [0, 255].
+        """
+        shape, (height, width) = images.shape, images.shape[-2:]
+        images = images.flatten(0, 1)  # (2B, 3, H, W)
+        if self._blurs:
+            images = _blur(images, drawn["kernel"].flatten(0, 1))
+        matrix = drawn["colour_matrix"].flatten(0, 1)
+        images = torch.baddbmm(matrix[..., 3:], matrix[..., :3], images.flatten(2), alpha=1 / 255)  # (2B, 3, HW)
+        if self._gamma:
+            images = images.clamp(0, 1) ** drawn["gamma"].reshape(-1, 1, 1)
+        if self._noise is not None:
+            length = images[0].numel()
+            offsets = (drawn["noise_offset"].flatten() * (len(self._noise) - length)).long()
+            noise = self._noise.unfold(0, length, 1).index_select(0, offsets).view_as(images)
+            images = torch.addcmul(images, noise, drawn["noise"].reshape(-1, 1, 1))
+        return images.clamp(0, 1).mul(255).view(*shape[:-2], height, width)
+
+
+def _blur(images: Tensor, kernel: Tensor) -> Tensor:
+    """Each image `(N, C, H, W)` with its own separable kernel `(N, TAPS)`; the border goes on beyond the images."""
+    count, channels = images.shape[:2]
+    weights = kernel.repeat_interleave(channels, 0)[:, None]  # (NC, 1, TAPS)
+    flat = images.flatten(0, 1)[None]  # (1, NC, H, W)
+    half = TAPS // 2
+    flat = F.conv2d(F.pad(flat, (half, half, 0, 0), "replicate"), weights[:, :, None], groups=count * channels)
+    flat = F.conv2d(F.pad(flat, (0, 0, half, half), "replicate"), weights[..., None], groups=count * channels)
+    return flat.view_as(images)

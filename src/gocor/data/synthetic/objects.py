@@ -1,0 +1,140 @@
+"""Cut-outs that stay on the device as premultiplied RGBA, so that a batch of them is gathered by one operator."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...files import PathLike
+from ...ops.checks import check_count
+from .coco import AnnotatedPhoto, mask_of, read_annotations
+from .sources import ImageFile, evenly_spaced, list_images, read_all, read_pixels, read_rgb
+
+MARGIN = 8  # transparent pixels around a stored object: one of them is left in an eighth of the size
+MIN_SIDE = 8
+
+
+@dataclass(frozen=True)
+class CutOut:
+    """An object: premultiplied RGBA `(H, W, 4)`, and the factor that it was shrunk by."""
+
+    rgba: NDArray[np.uint8]
+    factor: float
+
+
+class ObjectStore:
+    """Cut-out objects on a device.
+
+    Attributes:
+        pixels: `(N, 4, S, S)` uint8, premultiplied RGBA, each object in the middle of its square.
+        sizes: `(N, 2)` heights and widths as stored.
+        factors: `(N,)`, by which objects were shrunk to be stored.
+        areas: `(N,)`, pixels that a stored object covers.
+    """
+
+    def __init__(self, cutouts: Sequence[CutOut], *, device: torch.device | str = "cpu") -> None:
+        self.device = torch.empty(0, device=device).device
+        self.sizes = np.array([cutout.rgba.shape[:2] for cutout in cutouts])
+        self.factors = np.array([cutout.factor for cutout in cutouts])
+        self.areas = np.array([cutout.rgba[..., 3].sum() / 255 for cutout in cutouts])
+        side = (int(self.sizes.max()) + 2 * MARGIN + 7) // 8 * 8  # can be halved three times
+        pixels = np.zeros((len(cutouts), 4, side, side), np.uint8)
+        for into, cutout in zip(pixels, cutouts, strict=True):
+            height, width = cutout.rgba.shape[:2]
+            top, left = (side - height) // 2, (side - width) // 2
+            into[:, top : top + height, left : left + width] = cutout.rgba.transpose(2, 0, 1)
+        # Where an object's own middle lies in its square.
+        self.centres = np.stack([(side - n) // 2 + (n - 1) / 2 for n in self.sizes[:, ::-1].T], -1)
+        self.pixels: Tensor = torch.from_numpy(pixels).to(self.device)
+
+    @classmethod
+    def open(
+        cls,
+        source: PathLike | Sequence[PathLike],
+        *,
+        images: PathLike | Sequence[PathLike] | None = None,
+        device: torch.device | str = "cpu",
+        limit: int | None = None,
+        max_side: int = 256,
+        min_area: float = 1300,
+        threads: int = 8,
+    ) -> Self:
+        """Read objects from images with transparency, or cut them out as COCO annotations say.
+
+        What cannot be used is left out with one `SkippedFilesWarning`.
+
+        Args:
+            source: folder or zip file (or several) of RGBA images, one object each; or a COCO annotation file, `.json`.
+            images: the annotations' photos, a folder or zip file.
+            device: where the objects are held.
+            limit: at most this many files, or annotated photos, evenly spaced among all.
+            max_side: larger objects are shrunk to this longer side.
+            min_area: objects that cover fewer pixels are left out.
+            threads: that decode at once.
+        """
+        check_count("max_side", max_side, MIN_SIDE)
+        check_count("threads", threads, 1)
+        annotated = isinstance(source, (str, os.PathLike)) and Path(source).suffix.lower() == ".json"
+        if annotated != (images is not None):
+            raise ValueError("images= goes with a COCO annotation file, .json, and only with one")
+        some: Iterable[tuple[Any, list[CutOut]]]
+        if isinstance(source, (str, os.PathLike)) and images is not None:
+            photos = evenly_spaced(read_annotations(source, images, min_area=min_area), limit)
+            read = partial(_annotated, max_side=max_side, min_area=min_area)
+            some = read_all(photos, read, threads=threads, what="annotated photos")
+        else:
+            cut = partial(_transparent, max_side=max_side, min_area=min_area)
+            some = read_all(evenly_spaced(list_images(source), limit), cut, threads=threads, what="objects")
+        return cls([cutout for _, cutouts in some for cutout in cutouts], device=device)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def _transparent(file: ImageFile, *, max_side: int, min_area: float) -> list[CutOut]:
+    pixels = read_pixels(file)
+    if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype not in (np.uint8, np.uint16):
+        raise ValueError("an object must be an image with transparency, 8 or 16 bits of RGBA")
+    shares = pixels.astype(np.float32) / np.float32(np.iinfo(pixels.dtype).max)
+    return [_cut(np.rint(255 * shares[..., :3]).astype(np.uint8), shares[..., 3], max_side, min_area)]
+
+
+def _annotated(photo: AnnotatedPhoto, *, max_side: int, min_area: float) -> list[CutOut]:
+    rgb = read_rgb(photo.file)
+    cutouts, problem = [], None
+    for shape in photo.segmentations:
+        try:
+            cutouts.append(_cut(rgb, mask_of(shape, *rgb.shape[:2]), max_side, min_area))
+        except ValueError as error:
+            problem = error
+    if problem is not None and not cutouts:
+        raise problem
+    return cutouts
+
+
+def _cut(rgb: NDArray[np.uint8], alpha: NDArray[np.float32], max_side: int, min_area: float) -> CutOut:
+    import cv2
+
+    from .cutouts import clean_cutout
+
+    covered = alpha > 0
+    if alpha.sum() < min_area:
+        raise ValueError(f"the object covers {alpha.sum():.0f} pixels, fewer than {min_area:g}")
+    rows, columns = np.flatnonzero(covered.any(1)), np.flatnonzero(covered.any(0))
+    box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    rgba = clean_cutout(rgb[box], np.ascontiguousarray(alpha[box]))
+    height, width = rgba.shape[:2]
+    factor = min(1.0, max_side / max(height, width))
+    if min(height, width) * factor < MIN_SIDE:
+        raise ValueError(f"an object of {height}×{width} pixels is too thin")
+    if factor < 1:
+        size = (round(factor * width), round(factor * height))
+        rgba = np.asarray(cv2.resize(rgba, size, interpolation=cv2.INTER_AREA))
+    return CutOut(rgba, factor)

@@ -1,0 +1,79 @@
+"""Presets by name."""
+
+from .settings import Colour, Crop, Motion, Objects, Preset
+
+# The published data. Corners of a 240×240 square move by integers from -80 to 79; the photo is stretched over a canvas,
+# 1386×1040 pixels, or 1664×1248 for homographies, of whose middle both images show a part.
+PUBLISHED_MOTIONS = (
+    Motion(
+        weight=0.25,
+        rotation=15,
+        stretch=(0.75, 1.25),
+        stretch_angle=30,
+        shift=0.25,
+        window=(0.45, 0.45),
+    ),
+    Motion(weight=0.25, plate=0.2, window=(0.45, 0.45)),
+    Motion(weight=0.5, corners=80 / 120, corner_step=1 / 120, inverse_corners=True, window=(520 / 1664, 520 / 1248)),
+)
+
+# Wide baselines, and among them small motions, as between frames of a video and the two images of a stereo camera.
+WIDE_MOTIONS = (
+    Motion(weight=0.30, corners=0.62, strength=(0.1, 1), bend=0.05, bend_share=0.33),
+    Motion(
+        weight=0.13, rotation=25, zoom=0.4, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
+        bend=0.05, bend_share=0.33,
+    ),
+    Motion(
+        weight=0.07, rotation=60, zoom=0.75, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
+        bend=0.05, bend_share=0.33,
+    ),
+    Motion(weight=0.20, plate=0.2, strength=(0.1, 1), bend=0.05, bend_share=0.33),
+    Motion(weight=0.18, rotation=4, zoom=0.06, shear=0.04, shift=0.12, corners=0.06, strength=(0.05, 1), bend=0.03),
+    Motion(
+        weight=0.12, zoom=0.12, shear=0.2, shift=0.35, horizontal=True, strength=(0.05, 1), bend=0.08, bend_share=0.7,
+    ),
+)  # fmt: skip
+
+# As between neighbouring frames of a video.
+SMALL_MOTIONS = (
+    Motion(weight=0.45, rotation=4, zoom=0.06, shear=0.04, shift=0.15, corners=0.06, strength=(0.02, 1), bend=0.03),
+    Motion(weight=0.30, rotation=10, zoom=0.15, shear=0.08, shift=0.3, corners=0.1, strength=(0.1, 1), bend=0.04),
+    Motion(weight=0.15, zoom=0.08, shear=0.12, shift=0.3, horizontal=True, strength=(0.05, 1), bend=0.06),
+    Motion(weight=0.10, shift=0.3, strength=(0.0, 1)),
+)
+
+PRESETS: dict[str, Preset] = {
+    "static": Preset(WIDE_MOTIONS),
+    "dynamic": Preset(WIDE_MOTIONS, objects=Objects()),
+    "flow": Preset(
+        SMALL_MOTIONS,
+        crop=Crop(share=(0.6, 1.0), tilt=5),
+        colour=Colour(
+            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85, blur=0.8,
+            blur_share=0.15, noise=0.015,
+        ),
+        objects=Objects(
+            count=(3, 10), size=(0.08, 0.5), spin=180, near=0.97, shift=(0.005, 0.4), rotation=12, zoom=0.12,
+            stretch=0.06, shear=0.06, perspective=0.08,
+        ),
+    ),
+    "static-published": Preset(PUBLISHED_MOTIONS, colour=None),
+    "dynamic-published": Preset(
+        PUBLISHED_MOTIONS,
+        colour=None,
+        objects=Objects(
+            share=0.8, count=(1, 1), size=None, spin=0, flip=0, near=0.5, shift=(0, 8 / 260), relative=False,
+            rotation=30, zoom=0.3, stretch=0, shear=0, perspective=0,
+        ),
+    ),
+}  # fmt: skip
+
+
+def get_preset(preset: str | Preset) -> Preset:
+    """A preset by its name, or itself."""
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise ValueError(f"no preset is named {preset!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[preset]
