@@ -1,0 +1,125 @@
+"""One's own pairs, listed in a CSV or JSON file."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...files import PathLike, read_bytes
+from ..io import read_image
+from .hpatches import check_homography, read_homography
+from .layout import load_flow, load_mask
+from .pair import Item, Pair, PairDataset, Points, homography_pair
+
+TRUTHS = ("flow", "points", "homography")
+COLUMNS = ("reference", "query", "name", *TRUTHS, "valid", "occluded", "group")
+POINT_COLUMNS = ["x", "y", "x_query", "y_query"]
+
+
+def manifest(root: PathLike) -> PairDataset:
+    """Pairs of a CSV file with a header, or of a JSON file with a list of objects; paths are from where the file lies.
+
+    Columns or keys:
+        reference, query: images.
+        one of flow: a file as `read_flow` takes it; points: a CSV file with the columns x, y, x_query, y_query, or in
+            JSON a list of such rows; homography, reference → query: a text file of nine numbers, or in JSON the rows.
+        name: optional, by default the names of both images with a hyphen between them.
+        valid, occluded: optional, images that are white where the flow is known, and where the query does not show it.
+        group: optional.
+    """
+    path = Path(root)
+    if path.suffix.lower() not in (".csv", ".json"):
+        raise ValueError(f"{path}: a manifest is a .csv or a .json file")
+    rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
+    items: dict[str, Item] = {}
+    for number, row in enumerate(rows, 1):
+        where = f"{path}, pair {number}"
+        entry = _checked(row, where)
+        if entry["name"] in items:
+            raise ValueError(f"{where}: a second pair named {entry['name']!r}, give each its own name")
+        group = str(entry.get("group", ""))
+        items[entry["name"]] = Item(entry["name"], partial(_read, entry, path.parent, where), group)
+    if not items:
+        raise ValueError(f"{path} lists no pairs")
+    return PairDataset(path.stem, list(items.values()))
+
+
+def _csv_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig")), skipinitialspace=True, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+    header = [column.strip().lower() for column in rows[0]] if rows else []
+    for number, row in enumerate(rows[1:], 2):
+        if row and len(row) != len(header):
+            raise ValueError(f"{path}, row {number}: expected {len(header)} values, got {len(row)}")
+    return [dict(zip(header, map(str.strip, row), strict=True)) for row in rows[1:] if any(row)]
+
+
+def _json_rows(path: Path) -> list[Any]:
+    try:
+        rows = json.loads(read_bytes(path))
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from None
+    if not isinstance(rows, list):
+        raise ValueError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
+    return rows
+
+
+def _checked(row: Any, where: str) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected an object, got {type(row).__name__}")
+    entry = {key: value for key, value in row.items() if value not in ("", None)}
+    unknown = sorted(set(entry) - set(COLUMNS))
+    if unknown:
+        raise ValueError(f"{where}: no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+    for key in ("reference", "query"):
+        if not isinstance(entry.get(key), str):
+            raise ValueError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
+    truths = [key for key in TRUTHS if key in entry]
+    if len(truths) != 1:
+        raise ValueError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
+    masks = [key for key in ("valid", "occluded") if key in entry]
+    if masks and truths != ["flow"]:
+        raise ValueError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
+    entry["name"] = str(entry.get("name") or f"{Path(entry['reference']).stem}-{Path(entry['query']).stem}")
+    return entry
+
+
+def _read(entry: Mapping[str, Any], folder: Path, where: str) -> Pair:
+    name, group = entry["name"], str(entry.get("group", ""))
+    reference, query = (read_image(folder / entry[key]) for key in ("reference", "query"))
+    if "points" in entry:
+        return Pair(name, reference, query, points=_points(entry["points"], folder, where), group=group)
+    if "homography" in entry:
+        value = entry["homography"]
+        matrix = read_homography(folder / value) if isinstance(value, str) else check_homography(value, where)
+        return homography_pair(name, reference, query, matrix, group=group)
+    flow, valid = load_flow(folder / entry["flow"])
+    masks = {key: load_mask(folder / entry[key]) for key in ("valid", "occluded") if key in entry}
+    for key, mask in masks.items():
+        if mask.shape != valid.shape:
+            raise ValueError(f"{where}: {key} has {mask.shape} pixels, the flow {valid.shape}")
+    valid = valid & masks.get("valid", valid)
+    return Pair(name, reference, query, flow * valid[..., None], valid, masks.get("occluded"), group=group)
+
+
+def _points(value: Any, folder: Path, where: str) -> Points:
+    if isinstance(value, str):
+        rows = list(csv.reader(io.StringIO(read_bytes(folder / value).decode("utf-8-sig", "replace"))))
+        header = [column.strip().lower() for column in rows[0]]
+        if header[:4] != POINT_COLUMNS:
+            raise ValueError(f"{folder / value} must begin with the columns {','.join(POINT_COLUMNS)}, got {header}")
+        value, where = [row[:4] for row in rows[1:] if row], str(folder / value)
+    try:
+        points = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        points = np.empty(0)
+    if points.ndim != 2 or points.shape[1] != 4 or not np.isfinite(points).all() or not len(points):
+        raise ValueError(f"{where}: points are rows of four finite numbers, {', '.join(POINT_COLUMNS)}")
+    return points

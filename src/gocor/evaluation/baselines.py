@@ -1,0 +1,137 @@
+"""Matchers to compare with that need no training, and networks as matchers.
+
+A matcher takes two RGB images `(H, W, 3)`, uint8, which may differ in size, and returns the flow `(H, W, 2)` float32 on
+the reference's grid: reference pixel + flow = query pixel, x first.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..data.datasets import homography_flow
+from ..models.glunet import GLUNet
+from ..models.network import MatchingNetwork
+from ..ops.warp import resize_flow
+
+Picture = NDArray[np.uint8]
+FlowField = NDArray[np.float32]
+Matcher = Callable[[Picture, Picture], FlowField]
+
+SIFT_FEATURES, SIFT_RATIO, MIN_MATCHES = 8000, 0.8, 8
+
+
+def identity(reference: Picture, query: Picture) -> FlowField:
+    """No motion at all."""
+    return np.zeros((*reference.shape[:2], 2), np.float32)
+
+
+def dis(reference: Picture, query: Picture) -> FlowField:
+    """OpenCV's dense inverse search (Kroeger et al., ECCV 2016), preset "medium"."""
+    cv2 = _opencv()
+    method = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    return _at_one_size(lambda a, b: method.calc(a, b, None), reference, query)
+
+
+def farneback(reference: Picture, query: Picture) -> FlowField:
+    """OpenCV's polynomial expansion (Farnebäck, SCIA 2003): 5 levels, windows of 21, 5 iterations."""
+    cv2 = _opencv()
+    return _at_one_size(
+        lambda a, b: cv2.calcOpticalFlowFarneback(a, b, None, 0.5, 5, 21, 5, 7, 1.5, 0), reference, query
+    )
+
+
+def sift_homography(reference: Picture, query: Picture) -> FlowField:
+    """SIFT matches by the ratio test, a homography by MAGSAC++; no motion where there is none to be found."""
+    cv2 = _opencv()
+    sift = cv2.SIFT_create(SIFT_FEATURES)
+    (points_a, words_a), (points_b, words_b) = (
+        sift.detectAndCompute(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), None) for image in (reference, query)
+    )
+    if min(len(points_a), len(points_b)) < MIN_MATCHES:
+        return identity(reference, query)
+    nearest = (pair for pair in cv2.BFMatcher().knnMatch(words_a, words_b, 2) if len(pair) == 2)
+    matches = [best for best, second in nearest if best.distance < SIFT_RATIO * second.distance]
+    if len(matches) < MIN_MATCHES:
+        return identity(reference, query)
+    start = np.array([points_a[match.queryIdx].pt for match in matches], np.float32)
+    end = np.array([points_b[match.trainIdx].pt for match in matches], np.float32)
+    cv2.setRNGSeed(0)
+    matrix, _ = cv2.findHomography(start, end, cv2.USAC_MAGSAC, 2.0, maxIters=20000, confidence=0.9999)
+    if matrix is None or abs(matrix[2, 2]) < 1e-12:
+        return identity(reference, query)
+    return homography_flow(matrix, reference.shape[:2])[0].astype(np.float32)
+
+
+BASELINES: dict[str, Matcher] = {
+    "identity": identity,
+    "dis": dis,
+    "farneback": farneback,
+    "sift-homography": sift_homography,
+}
+
+
+def network_matcher(
+    network: MatchingNetwork,
+    *,
+    iters_local: int | None = None,
+    iters_global: int | None = None,
+    max_size: int | None = None,
+    flips: bool = False,
+) -> Matcher:
+    """A network, on whatever device it is, as a matcher: one forward pass a pair, in evaluation mode.
+
+    Args:
+        network: it is left in the mode that it was in.
+        iters_local: see `MatchingNetwork.forward`.
+        iters_global: see `MatchingNetwork.forward`.
+        max_size: see `MatchingNetwork.forward`.
+        flips: also try mirrored images, as on TSS; networks other than GLU-Net cannot, and are used as they are.
+    """
+    options: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global, "max_size": max_size}
+
+    def matcher(reference: Picture, query: Picture) -> FlowField:
+        parameter = next(network.parameters())
+        images = [
+            torch.from_numpy(np.ascontiguousarray(image))
+            .to(parameter.device)
+            .permute(2, 0, 1)[None]
+            .to(parameter.dtype)
+            for image in (reference, query)
+        ]
+        training = network.training
+        network.eval()
+        try:
+            with torch.inference_mode():
+                if flips and isinstance(network, GLUNet):
+                    flow, _ = network.forward_with_flips(*images, **options)
+                else:
+                    flow = network(*images, **options)
+        finally:
+            network.train(training)
+        return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
+
+    return matcher
+
+
+def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: Picture) -> FlowField:
+    """A method for grey images of one size: the query is resized to the reference's, and the flow taken back."""
+    import cv2
+
+    first, second = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (reference, query))
+    size, query_size = first.shape, second.shape
+    if size == query_size:
+        return np.asarray(method(first, second), np.float32)
+    flow = method(first, cv2.resize(second, size[::-1], interpolation=cv2.INTER_AREA))
+    flow = torch.from_numpy(np.asarray(flow, np.float32)).permute(2, 0, 1)[None]
+    back = resize_flow(flow, size, query_size=size, new_query_size=query_size)
+    return np.ascontiguousarray(back[0].permute(1, 2, 0).numpy())
+
+
+def _opencv() -> Any:
+    """OpenCV, imported when it is needed; its type hints lack half of what is used here."""
+    import cv2
+
+    return cv2

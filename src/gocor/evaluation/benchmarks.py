@@ -1,0 +1,127 @@
+"""Benchmarks by name: which pairs of which data set, scored how."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..data.datasets import MissingDataError, PairDataset, open_dataset
+from ..data.datasets.eth3d import INTERVALS
+from ..files import PathLike
+from ..ops.checks import check_choice
+from . import protocols as p
+
+Rules = Literal["paper", "text", "inside"]
+RULES = ("paper", "text", "inside")
+
+
+class Benchmark(NamedTuple):
+    """Pairs and how to score them."""
+
+    dataset: PairDataset
+    protocol: p.Protocol
+
+
+class Entry(NamedTuple):
+    """A data set's reader with its options, and its protocols by rules (`"inside"` is everywhere the same)."""
+
+    reader: str
+    options: dict[str, Any]
+    paper: p.Protocol
+    text: p.Protocol | None = None  # where the paper's text disagrees with its numbers
+    inside_options: dict[str, Any] | None = None  # what changes when images are taken as they are
+
+
+FIRST = {"reference": "first"}
+ENTRIES: dict[str, Entry] = {
+    "hpatches": Entry("hpatches", {}, p.HPATCHES, None, FIRST),
+    "hpatches-240": Entry("hpatches", {}, p.HPATCHES_240, None, FIRST),
+    "hpatches-i": Entry("hpatches", {"split": "i"}, p.HPATCHES, None, FIRST),
+    **{f"eth3d-{interval}": Entry("eth3d", {"interval": interval}, p.ETH3D) for interval in INTERVALS},
+    "megadepth": Entry("megadepth", {}, p.MEGADEPTH),
+    "kitti2012": Entry("kitti2012", {}, p.KITTI),
+    "kitti2015": Entry("kitti2015", {}, p.KITTI),
+    "sintel-clean": Entry("sintel", {"render": "clean"}, p.SINTEL, p.SINTEL_TEXT),
+    "sintel-final": Entry("sintel", {"render": "final"}, p.SINTEL, p.SINTEL_TEXT),
+    "tss": Entry("tss", {}, p.TSS),
+    "middlebury": Entry("middlebury", {}, p.FLOW),
+    "stereo": Entry("stereo", {}, p.FLOW),
+    "flyingchairs": Entry("flyingchairs", {"split": "val"}, p.FLOW, None, {"split": "all"}),
+    "flyingthings3d": Entry("flyingthings3d", {"split": "TEST"}, p.FLOW),
+    "hd1k": Entry("hd1k", {}, p.FLOW),
+    "manifest": Entry("manifest", {}, p.INSIDE),
+}
+SEVERAL = {
+    "eth3d": tuple(f"eth3d-{interval}" for interval in INTERVALS),
+    "kitti": ("kitti2012", "kitti2015"),
+    "sintel": ("sintel-clean", "sintel-final"),
+}
+
+# The folder of samples that `dev` scores: name in tables, folder, reader, its options.
+DEV: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "hpatches_v": ("hpatches", "hpatches", {"split": "v", "reference": "first"}),
+    "hpatches_i": ("hpatches", "hpatches", {"split": "i", "reference": "first"}),
+    "middlebury": ("middlebury", "middlebury", {}),
+    "sintel_clean": ("sintel", "sintel", {"render": "clean"}),
+    "sintel_final": ("sintel", "sintel", {"render": "final"}),
+    "kitti2012": ("kitti2012", "kitti2012", {}),
+    "kitti2015": ("kitti2015", "kitti2015", {}),
+    "flyingchairs": ("flyingchairs", "flyingchairs", {}),
+    "stereo": ("stereo", "stereo", {}),
+}
+NAMES = ("dev", *SEVERAL, *ENTRIES)
+
+
+def open_benchmark(
+    name: str, root: PathLike, *, rules: Rules | None = None, geometry: bool = False, limit: int | None = None
+) -> dict[str, Benchmark]:
+    """The data sets of a benchmark, by name.
+
+    Args:
+        name: one of `NAMES`. `dev` is every set that is found in a folder with one folder a data set; `eth3d`, `kitti`
+            and `sintel` are several at once.
+        root: folder of the data set; of `manifest`, the file.
+        rules: `"paper"`, the protocol behind the paper's numbers; `"text"`, what its text says where that differs
+            (Sintel's AEPE and PCK are averaged over images there, not over all pixels); `"inside"`, images as they
+            are, points whose target lies in the query, mean over pairs. By default the paper's, where the paper has
+            the data set; `dev` and `manifest` have no rules but `"inside"`.
+        geometry: also estimate homographies and poses from the flow, where their ground truth is known.
+        limit: at most so many pairs of each data set, evenly spread.
+    """
+    if rules is not None:
+        check_choice("rules", rules, RULES)
+    if name in ("dev", "manifest") and rules not in (None, "inside"):
+        raise ValueError(f"{name} is no data set of the paper: its rules are 'inside', not {rules!r}")
+    if name == "dev":
+        opened = _dev(root)
+    elif name in SEVERAL or name in ENTRIES:
+        opened = {key: _one(key, root, rules or "paper") for key in SEVERAL.get(name, (name,))}
+    else:
+        raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(NAMES)}")
+    select: Callable[[PairDataset], PairDataset] = lambda data: data if limit is None else data.spread(limit)  # noqa: E731
+    return {
+        key: Benchmark(select(data), replace(protocol, geometry=geometry)) for key, (data, protocol) in opened.items()
+    }
+
+
+def _one(name: str, root: PathLike, rules: Rules) -> Benchmark:
+    entry = ENTRIES[name]
+    if rules == "inside":
+        options = entry.options | (entry.inside_options or {})
+        return Benchmark(open_dataset(entry.reader, root, **options), p.INSIDE)
+    protocol = entry.text if rules == "text" and entry.text is not None else entry.paper
+    return Benchmark(open_dataset(entry.reader, root, **entry.options), protocol)
+
+
+def _dev(root: PathLike) -> dict[str, Benchmark]:
+    folder = Path(root)
+    if not folder.is_dir():
+        raise MissingDataError(f"{folder} is not a folder: dev scores the data sets in a folder, each in its own")
+    present = {key: value for key, value in DEV.items() if (folder / value[0]).is_dir()}
+    if not present:
+        places = ", ".join(dict.fromkeys(place for place, _, _ in DEV.values()))
+        raise MissingDataError(f"{folder} holds none of the folders that dev scores: {places}")
+    return {
+        key: Benchmark(open_dataset(reader, folder / place, **options), p.INSIDE)
+        for key, (place, reader, options) in present.items()
+    }

@@ -1,0 +1,166 @@
+"""Measures of a flow against its ground truth.
+
+What is kept of a pair are sums over its points, from which means over a pair, over pairs, and over all points of a data
+set are made alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.datasets import Pair
+from ..ops.checks import check_choice
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Sums = dict[str, float]
+Rounding = Literal["none", "read", "move"]
+
+THRESHOLDS = (1, 2, 3, 5, 8, 10, 13, 22, 36)  # pixels; those of MegaDepth's protocol, the usual 1, 3 and 5 among them
+SPEEDS = {"s0-10": (0, 10), "s10-40": (10, 40), "s40+": (40, np.inf)}  # pixels a frame
+BOUNDARIES = {"d0-10": (0, 10), "d10-60": (10, 60), "d60-140": (60, 140)}  # pixels from the nearest boundary
+
+
+class Errors(NamedTuple):
+    """End-point errors of the points that are scored, `(N,)` each; see `Truth` for the points.
+
+    `length` is the length of the true flow.
+    """
+
+    error: Array
+    length: Array
+    start: Array
+    occluded: Mask | None
+
+
+def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True, rounding: Rounding = "none") -> Errors:
+    """Distances between where a flow and the ground truth lead.
+
+    Args:
+        pair: the ground truth.
+        flow: `(H, W, 2)`, the estimate on the reference's grid; vectors that are not finite count as an error of the
+            query's diagonal.
+        inside_only: score only points whose true target lies in the query, `[0, Wq-1] × [0, Hq-1]`.
+        rounding: of sparse points: `"none"`, the estimate is interpolated at the point; `"read"`, it is read at the
+            nearest pixel; `"move"`, the point is moved to the nearest pixel, and its target is not.
+
+    Returns:
+        Errors in pixels of the query, float64.
+    """
+    expected = (*pair.reference.shape[:2], 2)
+    if tuple(flow.shape) != expected:
+        raise ValueError(f"{pair.name}: the flow must have shape {expected}, got {tuple(flow.shape)}")
+    check_choice("rounding", rounding, ("none", "read", "move"))
+    start, end, occluded = pair.truth()
+    height, width = pair.query.shape[:2]
+    if rounding == "move" and pair.points is not None:
+        start = np.rint(start)
+    if inside_only:
+        inside = ((end >= 0) & (end <= (width - 1, height - 1))).all(1)
+        start, end = start[inside], end[inside]
+        occluded = None if occluded is None else occluded[inside]
+    if pair.points is None:
+        column, row = start.astype(np.intp).T
+        estimate = flow[row, column].astype(np.float64)
+    else:
+        estimate = sample_flow(flow, np.rint(start) if rounding == "read" else start)
+    with np.errstate(invalid="ignore"):
+        error = np.linalg.norm(start + estimate - end, axis=1)
+    error = np.where(np.isfinite(error), error, np.hypot(height, width))
+    return Errors(error, np.linalg.norm(end - start, axis=1), start, occluded)
+
+
+def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> Array:
+    """Flow `(H, W, 2)` at points `(N, 2)` as `(x, y)`, bilinear, those outside moved to the border: `(N, 2)`."""
+    height, width = flow.shape[:2]
+    x, y = np.clip(points, 0, (width - 1, height - 1)).astype(np.float64).T
+    left, top = np.minimum(x.astype(np.intp), max(width - 2, 0)), np.minimum(y.astype(np.intp), max(height - 2, 0))
+    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
+    u, v = (x - left)[:, None], (y - top)[:, None]
+    values = flow.astype(np.float64)
+    upper = np.where(u > 0, values[top, left] * (1 - u) + values[top, right] * u, values[top, left])
+    lower = np.where(u > 0, values[bottom, left] * (1 - u) + values[bottom, right] * u, values[bottom, left])
+    return np.where(v > 0, upper * (1 - v) + lower * v, upper)
+
+
+def sums(error: Array, length: Array, *, limit: float | None = None) -> Sums:
+    """What is added up over points.
+
+    Args:
+        error: `(N,)`.
+        length: of the true flow, `(N,)`.
+        limit: of `within`: PCK-α's threshold α·L of this pair.
+
+    Returns:
+        `n`; sums of `error` and `square`; numbers of points `pck-T` with an error of at most T pixels, `fl` with more
+        than 3 pixels and 5 % of the flow's length, and `within` the limit, where there is one.
+    """
+    counts = {
+        "n": float(error.size),
+        "error": float(error.sum()),
+        "square": float((error * error).sum()),
+        **{f"pck-{t}": float((error <= t).sum()) for t in THRESHOLDS},
+        "fl": float(((error > 3) & (error > 0.05 * length)).sum()),
+    }
+    return counts if limit is None else counts | {"within": float((error <= limit).sum())}
+
+
+def add(parts: Sequence[Mapping[str, float]]) -> Sums:
+    """Sums over several sets of points."""
+    return {key: float(sum(part[key] for part in parts)) for key in parts[0]} if parts else {}
+
+
+def ratios(total: Mapping[str, float]) -> dict[str, float]:
+    """Means of sums: `aepe` and its standard deviation `std` in pixels, `pck-T`, `fl` and `pck-alpha` as shares."""
+    count = total["n"]
+    mean = total["error"] / count
+    shares = {key: total[key] / count for key in total if key.startswith("pck-") or key == "fl"}
+    if "within" in total:
+        shares["pck-alpha"] = total["within"] / count
+    return {"aepe": mean, "std": max(0.0, total["square"] / count - mean * mean) ** 0.5, **shares}
+
+
+def regions(pair: Pair, errors: Errors, *, detailed: bool = False) -> dict[str, Mask]:
+    """Which of the scored points belong where: `(N,)` each, those that are empty left out.
+
+    `noc` (matched) and `occ` (unmatched), where occlusions are known; if `detailed`, also by the true flow's length
+    (`SPEEDS`) and, of dense ground truth, by the distance from the nearest boundary (`BOUNDARIES`).
+    """
+    found: dict[str, Mask] = {}
+    if errors.occluded is not None:
+        found |= {"noc": ~errors.occluded, "occ": errors.occluded}
+    if detailed:
+        found |= {name: (errors.length >= low) & (errors.length < high) for name, (low, high) in SPEEDS.items()}
+        if pair.flow is not None:
+            column, row = errors.start.astype(np.intp).T
+            distance = boundary_distance(pair)[row, column]
+            found |= {name: (distance >= low) & (distance < high) for name, (low, high) in BOUNDARIES.items()}
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def boundary_distance(pair: Pair) -> NDArray[np.float32]:
+    """Distance of every pixel from the nearest boundary, `(H, W)` in pixels; infinite where there is none.
+
+    Boundaries are the edges of the occlusion mask, as in Sintel's tables, or where occlusions are not known the motion
+    boundaries: `‖∇u‖² + ‖∇v‖² > 0.01(u² + v²) + 0.002` (Sundaram et al., ECCV 2010).
+    """
+    import cv2
+
+    if pair.flow is None or pair.valid is None:
+        raise ValueError(f"{pair.name}: boundaries need a dense flow")
+    edge = np.zeros(pair.valid.shape, np.bool_)
+    if pair.occluded is not None:
+        edge[:, 1:] |= pair.occluded[:, 1:] != pair.occluded[:, :-1]
+        edge[1:] |= pair.occluded[1:] != pair.occluded[:-1]
+    else:
+        flow = pair.flow.astype(np.float64)
+        change = np.zeros(pair.valid.shape)
+        both_x, both_y = pair.valid[:, 1:] & pair.valid[:, :-1], pair.valid[1:] & pair.valid[:-1]
+        change[:, 1:] += both_x * ((flow[:, 1:] - flow[:, :-1]) ** 2).sum(2)
+        change[1:] += both_y * ((flow[1:] - flow[:-1]) ** 2).sum(2)
+        edge = pair.valid & (change > 0.01 * (flow**2).sum(2) + 0.002)
+    if not edge.any():
+        return np.full(edge.shape, np.inf, np.float32)
+    return np.asarray(cv2.distanceTransform((~edge).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE), np.float32)

@@ -1,0 +1,156 @@
+"""Plots of results: PCK over thresholds, AEPE by data set, accuracy over ETH3D's interval and over iterations."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .runner import Evaluation
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; yellow is left out, it is pale on white.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+MARKERS = "osD^vP*"
+DPI = 110
+SMALLEST = 1e-3  # pixels: what is drawn of an AEPE of zero, on a logarithmic scale
+INTERVAL = re.compile(r"eth3d-(\d+)")
+
+
+def figure(columns: int, rows: int, width: float, height: float) -> tuple[Any, Any]:
+    """A figure, without any state outside it, and its panels `(rows, columns)`."""
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+    panels = made.subplots(rows, columns, squeeze=False)
+    for panel in panels.flat:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(alpha=0.25, linewidth=0.6)
+        panel.set_axisbelow(True)
+    return made, panels
+
+
+def png(made: Any) -> bytes:
+    """A figure as a PNG file's content, the same for the same figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = io.BytesIO()
+    FigureCanvasAgg(made).print_png(buffer)
+    return buffer.getvalue()
+
+
+def style(index: int) -> dict[str, Any]:
+    """Colour and marker of the n-th line of a plot."""
+    dashes = ("-", "--", ":")[index // len(COLOURS) % 3]
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "markersize": 4.5,
+        "linewidth": 1.6,
+        "linestyle": dashes,
+    }
+
+
+def draw_report(results: "Mapping[str, Mapping[str, Evaluation]]") -> dict[str, bytes]:
+    """Plots that suit the results, by file name."""
+    files = {"pck.png": draw_curves(results), "aepe.png": draw_aepe(results)}
+    intervals = draw_intervals(results)
+    return files | ({"interval.png": intervals} if intervals else {})
+
+
+def draw_curves(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
+    """PCK over the threshold: a panel a data set, a line a matcher."""
+    names = list(dict.fromkeys(name for sets in results.values() for name in sets))
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    made, panels = figure(columns, rows, max(6.0, 1.2 + 3.3 * columns), 0.8 + 2.5 * rows)
+    for panel, name in zip(panels.flat, names, strict=False):
+        for index, (matcher, sets) in enumerate(results.items()):
+            if name in sets:
+                thresholds, shares = sets[name].curve()
+                panel.plot(thresholds, 100 * np.array(shares), label=matcher, **style(index))
+        panel.set(title=name, xscale="log", ylim=(0, 102))
+        panel.set_xticks([1, 3, 5, 10, 36], ["1", "3", "5", "10", "36"])
+        panel.minorticks_off()
+    for panel in panels.flat[max(0, len(names) - columns) : len(names)]:
+        panel.set_xlabel("threshold [px]")
+    for panel in panels.flat[len(names) :]:
+        panel.set_visible(False)
+    made.supylabel("PCK [%], mean over pairs", fontsize=10)
+    _legend(made, panels.flat[0])
+    return png(made)
+
+
+def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
+    """AEPE by data set, on a logarithmic scale: a dot a matcher."""
+    names = list(dict.fromkeys(name for sets in results.values() for name in sets))
+    made, panels = figure(1, 1, max(6.0, 3.2 + 0.95 * len(names)), 4.0)
+    panel = panels[0, 0]
+    for index, (matcher, sets) in enumerate(results.items()):
+        there = [name for name in names if name in sets]
+        values = [max(SMALLEST, sets[name].summary["regions"]["all"]["pair"]["aepe"]) for name in there]
+        shift = (index - (len(results) - 1) / 2) * min(0.12, 0.7 / len(results))
+        look = style(index) | {"linestyle": "none", "markersize": 6.5}
+        panel.plot([names.index(name) + shift for name in there], values, label=matcher, **look)
+    panel.set_xticks(range(len(names)), names, rotation=25, ha="right")
+    panel.set(yscale="log", ylabel="AEPE [px], mean over pairs", xlim=(-0.5, len(names) - 0.5))
+    panel.grid(False, axis="x")
+    for at in range(1, len(names)):
+        panel.axvline(at - 0.5, color="0.9", linewidth=0.8, zorder=0)
+    _plain_numbers(panel.yaxis)
+    _legend(made, panel)
+    return png(made)
+
+
+def draw_intervals(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes | None:
+    """ETH3D: AEPE, PCK-1 and PCK-5 over the interval between the frames; `None` for results of other data sets."""
+    names = dict.fromkeys(name for sets in results.values() for name in sets)
+    intervals = sorted((int(found[1]), name) for name in names if (found := INTERVAL.fullmatch(name)))
+    if len(intervals) < 2:
+        return None
+    lines = {}
+    for matcher, sets in results.items():
+        there = [(interval, sets[name].metrics) for interval, name in intervals if name in sets]
+        lines[matcher] = ([interval for interval, _ in there], [values for _, values in there])
+    return draw_metrics(lines, xlabel="interval between frames")
+
+
+def draw_metrics(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, float]]]],
+    *,
+    xlabel: str,
+    seconds: bool = False,
+) -> bytes:
+    """Metrics over a number: a panel a metric, a line a matcher, each given as its x and metrics at them."""
+    metrics = list(next(iter(lines.values()))[1][0])
+    if not seconds:
+        metrics = [metric for metric in metrics if metric != "seconds"]
+    made, panels = figure(len(metrics), 1, max(6.0, 0.6 + 3.4 * len(metrics)), 3.4)
+    for panel, metric in zip(panels.flat, metrics, strict=True):
+        for index, (label, (x, values)) in enumerate(lines.items()):
+            scale = 1 if metric in ("aepe", "seconds") else 100
+            panel.plot(x, [scale * value[metric] for value in values], label=label, **style(index))
+        names = {"aepe": "AEPE [px]", "seconds": "seconds a pair", "fl": "F1 [%]", "pck-alpha": "PCK-α [%]"}
+        panel.set(xlabel=xlabel, title=names.get(metric, f"{metric.upper()} [%]"))
+        panel.set_xticks(sorted({value for x, _ in lines.values() for value in x}))
+    _legend(made, panels[0, 0])
+    return png(made)
+
+
+def _legend(made: Any, panel: Any) -> None:
+    """The lines' names below everything, in as many columns as there is room for; the figure grows by its rows."""
+    handles, labels = panel.get_legend_handles_labels()
+    width, height = made.get_size_inches()
+    columns = min(len(labels), max(1, int(width / (0.55 + 0.08 * max(map(len, labels))))))
+    rows = -(-len(labels) // columns)
+    made.set_size_inches(width, height + 0.2 * (rows - 1))
+    made.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def _plain_numbers(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,186 @@
+"""How each data set is scored: what is done with the images, which points count, and what is averaged over what."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.datasets import Pair
+from .geometry import (
+    HOMOGRAPHY_THRESHOLDS,
+    POSE_THRESHOLDS,
+    auc,
+    homography_error,
+    relative_pose_error,
+)
+from .metrics import Rounding, Sums, add, endpoint_errors, ratios, regions, sums
+from .transforms import pad_to_common_size, resize_by_short_side, resize_homography_pair
+
+Average = Literal["pair", "pooled", "group"]
+Row = dict[str, Any]
+
+
+def as_it_is(pair: Pair) -> Pair:
+    """The images as they are."""
+    return pair
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a data set is scored.
+
+    Attributes:
+        name: what it is called in reports.
+        prepare: what is done with a pair before it is matched.
+        inside_only: whether only points whose true target lies in the query count.
+        rounding: of sparse points, see `endpoint_errors`.
+        detailed: whether to measure by speed and by distance from boundaries too.
+        alpha: of PCK-α, whose threshold is α times the longer side of the query as it is in the data set.
+        metrics: what a table shows.
+        average: over what a metric is averaged: `"pair"`, over the points of a pair, then over pairs; `"group"`, over
+            pairs, then over groups; `"pooled"`, over all points of the data set. Pairs, unless said otherwise.
+        flips: whether a network may mirror images.
+        geometry: whether homographies and poses are estimated from the flow, where their ground truth is known.
+    """
+
+    name: str
+    prepare: Callable[[Pair], Pair] = as_it_is
+    inside_only: bool = True
+    rounding: Rounding = "none"
+    detailed: bool = False
+    alpha: float | None = None
+    metrics: tuple[str, ...] = ("aepe", "pck-1", "pck-5")
+    average: Mapping[str, Average] = field(default_factory=dict)
+    flips: bool = False
+    geometry: bool = False
+
+
+def to_reference_size(pair: Pair) -> Pair:
+    """The query at the reference's size (HPatches)."""
+    return resize_homography_pair(pair, (pair.reference.shape[0], pair.reference.shape[1]))
+
+
+def to_240(pair: Pair) -> Pair:
+    """Both images at 240×240 (HPatches)."""
+    return resize_homography_pair(pair, (240, 240))
+
+
+def megadepth_images(pair: Pair) -> Pair:
+    """Shorter sides at 480, multiples of 16, then black borders up to one size."""
+    return pad_to_common_size(resize_by_short_side(pair, 480, 16))
+
+
+INSIDE = Protocol("inside")
+"""Images as they are, points whose target is inside the query, occluded ones included, mean over pairs."""
+
+KITTI_AVERAGE: dict[str, Average] = {"fl": "pooled"}
+POOLED: dict[str, Average] = {"aepe": "pooled", "pck-1": "pooled", "pck-3": "pooled", "pck-5": "pooled"}
+GROUPED: dict[str, Average] = {"aepe": "group", "pck-1": "group", "pck-5": "group", "pck-alpha": "group"}
+
+HPATCHES = Protocol("hpatches", to_reference_size)
+HPATCHES_240 = Protocol("hpatches-240", to_240)
+ETH3D = Protocol("eth3d", inside_only=False, rounding="move", average=GROUPED)
+MEGADEPTH = Protocol(
+    "megadepth",
+    megadepth_images,
+    inside_only=False,
+    rounding="read",
+    metrics=("pck-1", "pck-3", "pck-5"),
+    average=POOLED,
+)
+KITTI = Protocol("kitti", inside_only=False, metrics=("aepe", "fl"), average=KITTI_AVERAGE)
+SINTEL = Protocol("sintel", inside_only=False, detailed=True, average=POOLED)
+SINTEL_TEXT = Protocol("sintel-text", inside_only=False, detailed=True)
+TSS = Protocol(
+    "tss",
+    pad_to_common_size,
+    inside_only=False,
+    alpha=0.05,
+    metrics=("pck-alpha",),
+    average=GROUPED,
+    flips=True,
+)
+FLOW = Protocol("flow", inside_only=False, metrics=("aepe", "pck-1", "fl"))
+
+
+def score(protocol: Protocol, original: Pair, pair: Pair, flow: NDArray[Any]) -> Row | None:
+    """What is kept of a pair: sums over its points by region, and errors of what is estimated from its flow.
+
+    Args:
+        protocol: how to score.
+        original: the pair as the data set has it.
+        pair: the same after `protocol.prepare`.
+        flow: `(H, W, 2)`, the estimate.
+
+    Returns:
+        `None` where no point of the pair counts.
+    """
+    errors = endpoint_errors(pair, flow, inside_only=protocol.inside_only, rounding=protocol.rounding)
+    if not errors.error.size:
+        return None
+    limit = None if protocol.alpha is None else protocol.alpha * max(original.query.shape[:2])
+    found = {"all": sums(errors.error, errors.length, limit=limit)}
+    for name, mask in regions(pair, errors, detailed=protocol.detailed).items():
+        found[name] = sums(errors.error[mask], errors.length[mask], limit=limit)
+    row: Row = {"name": original.name, "group": original.group, "regions": found}
+    if protocol.geometry and pair.homography is not None:
+        row["homography_error"] = _finite(homography_error(pair, flow))
+    if protocol.geometry and pair.cameras is not None:
+        row["pose_error"] = _finite(relative_pose_error(pair, flow))
+    return row
+
+
+def summarise(protocol: Protocol, rows: Sequence[Row]) -> dict[str, Any]:
+    """The figures of a data set.
+
+    Returns:
+        `metrics`, the protocol's own; `pairs`, `points` and `seconds` (mean of a pair); by region `pair`, `group` and
+        `pooled`, every metric averaged that way; `groups`, means over the pairs of each; areas under curves of
+        homography and pose errors, where they were estimated.
+    """
+    if not rows:
+        raise ValueError("no pair has any point that counts")
+    names = list(dict.fromkeys(name for row in rows for name in row["regions"]))
+    summary: dict[str, Any] = {"regions": {name: _averages(rows, name) for name in names}}
+    everything = summary["regions"]["all"]
+    wanted = dict.fromkeys(protocol.metrics)
+    summary["metrics"] = {key: everything[protocol.average.get(key, "pair")][key] for key in wanted}
+    groups = dict.fromkeys(row["group"] for row in rows)
+    if len(groups) > 1:
+        parts = {group: [row for row in rows if row["group"] == group] for group in groups}
+        summary["groups"] = {
+            group: {"pairs": len(part), **_mean([ratios(row["regions"]["all"]) for row in part])}
+            for group, part in parts.items()
+        }
+    summary |= {"pairs": len(rows), "points": everything["points"]}
+    summary["seconds"] = float(np.mean([row["seconds"] for row in rows])) if "seconds" in rows[0] else None
+    for key, thresholds in (("homography_error", HOMOGRAPHY_THRESHOLDS), ("pose_error", POSE_THRESHOLDS)):
+        errors = [np.inf if row[key] is None else row[key] for row in rows if key in row]
+        if errors:
+            name = key.removesuffix("_error")
+            summary[f"{name}_auc"] = {f"{threshold:g}": auc(errors, threshold) for threshold in thresholds}
+    return summary
+
+
+def _averages(rows: Sequence[Row], region: str) -> dict[str, Any]:
+    parts: list[tuple[str, Sums]] = [(row["group"], row["regions"][region]) for row in rows if region in row["regions"]]
+    total = add([part for _, part in parts])
+    each = [(group, ratios(part)) for group, part in parts]
+    groups = [_mean([values for name, values in each if name == group]) for group in dict.fromkeys(g for g, _ in each)]
+    return {
+        "pair": _mean([values for _, values in each]),
+        "group": _mean(groups),
+        "pooled": ratios(total),
+        "pairs": len(parts),
+        "points": int(total["n"]),
+    }
+
+
+def _mean(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {key: float(np.mean([value[key] for value in values])) for key in values[0]}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None  # JSON has no infinity

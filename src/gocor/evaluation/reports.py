@@ -1,0 +1,216 @@
+"""Results as tables in the terminal, as Markdown and as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..files import PathLike, write_bytes_atomically
+from .metrics import BOUNDARIES, SPEEDS
+from .protocols import Protocol
+from .runner import Evaluation
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Results = Mapping[str, Mapping[str, Evaluation]]  # by matcher, then by data set
+
+AREAS = {"homography_auc": "px", "pose_auc": "°"}
+TITLES = {"aepe": "AEPE", "fl": "F1", "std": "σ"}
+REGIONS = {"all": "all", "noc": "matched", "occ": "unmatched", **{name: name for name in (*BOUNDARIES, *SPEEDS)}}
+
+
+def title_of(metric: str) -> str:
+    """What a metric is called in tables."""
+    return TITLES.get(metric, metric.upper())
+
+
+def format_metric(metric: str, value: float) -> str:
+    """Errors in pixels with two digits, shares as percentages with one."""
+    return f"{value:.2f}" if metric in ("aepe", "std") else f"{100 * value:.1f}"
+
+
+def header(protocol: Protocol) -> str:
+    """What stands in a cell of a data set's column, such as `AEPE / PCK-1 / PCK-5`."""
+    named = {"pck-alpha": f"PCK-{protocol.alpha:g}"} if protocol.alpha is not None else {}
+    return " / ".join(named.get(metric, title_of(metric)) for metric in protocol.metrics)
+
+
+def cell(evaluation: Evaluation | None) -> str:
+    """A data set's figures in one cell; a dash where there are none."""
+    if evaluation is None:
+        return "–"
+    return " / ".join(format_metric(metric, value) for metric, value in evaluation.metrics.items())
+
+
+def sets_of(results: Results) -> dict[str, Evaluation]:
+    """The data sets of results, in their order, each with one of its evaluations."""
+    return {name: evaluation for sets in reversed(list(results.values())) for name, evaluation in sets.items()}
+
+
+def terminal_tables(results: Results, width: int) -> list["Table"]:
+    """One row a matcher, one column a data set; as many tables as the width of the terminal asks for."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    sets = sets_of(results)
+    headers = {name: header(evaluation.protocol) for name, evaluation in sets.items()}
+    alike = len(set(headers.values())) == 1  # then it is said once
+    titles = {name: [name] if alike else [name, headers[name]] for name in sets}
+    cells = {name: [cell(of.get(name)) for of in results.values()] for name in sets}
+    widths = {name: 3 + max(map(len, (*titles[name], *cells[name]))) for name in sets}
+    first = 4 + max(map(len, (*results, headers[next(iter(sets))] if alike else "matcher")))
+    chunks: list[list[str]] = [[]]
+    for name in sets:
+        if chunks[-1] and first + sum(widths[other] for other in chunks[-1]) + widths[name] > width:
+            chunks.append([])
+        chunks[-1].append(name)
+    tables = []
+    for chunk in chunks:
+        table = Table(box=SIMPLE, pad_edge=False)
+        table.add_column(headers[chunk[0]] if alike else "matcher", no_wrap=True)
+        for name in chunk:
+            table.add_column("\n".join(titles[name]), justify="right", no_wrap=True)
+        for row, matcher in enumerate(results):
+            table.add_row(matcher, *(cells[name][row] for name in chunk))
+        tables.append(table)
+    return tables + [found for key in AREAS if (found := _area_table(results, key)) is not None]
+
+
+def _area_table(results: Results, key: str) -> "Table | None":
+    """Areas under the curve of homography or pose errors, where they were estimated."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    sets = {name: evaluation for name, evaluation in sets_of(results).items() if key in evaluation.summary}
+    if not sets:
+        return None
+    thresholds = next(iter(sets.values())).summary[key]
+    title = f"{key.removesuffix('_auc')} AUC at {' / '.join(thresholds)} {AREAS[key]}"
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column(title, no_wrap=True)
+    for name in sets:
+        table.add_column(name, justify="right", no_wrap=True)
+    for matcher, of in results.items():
+        table.add_row(matcher, *(_areas(of.get(name), key) for name in sets))
+    return table
+
+
+def to_markdown(results: Results, *, title: str, command: str = "") -> str:
+    """A report: the table of all data sets, then details where a protocol has them."""
+    sets = sets_of(results)
+    lines = [f"# {title}", ""]
+    if command:
+        lines += ["```", command, "```", ""]
+    lines += ["AEPE in pixels, everything else in %. Protocols are described in docs/evaluation.md.", ""]
+    lines += _table(
+        ["matcher", *(f"{name}<br>{header(evaluation.protocol)}" for name, evaluation in sets.items())],
+        [[matcher, *(cell(of.get(name)) for name in sets)] for matcher, of in results.items()],
+    )
+    timed = [[matcher, *(_seconds(of.get(name)) for name in sets)] for matcher, of in results.items()]
+    lines += ["", "Seconds a pair:", "", *_table(["matcher", *sets], timed)]
+    for name in sets:
+        lines += _details(name, {matcher: of[name] for matcher, of in results.items() if name in of})
+    return "\n".join(lines) + "\n"
+
+
+def to_json(results: Results, **about: Any) -> dict[str, Any]:
+    """Everything, as JSON can hold it."""
+    return {
+        "gocor": __version__,
+        **about,
+        "matchers": {
+            matcher: {
+                name: {
+                    "protocol": evaluation.protocol.name,
+                    **evaluation.summary,
+                    "per_pair": [_flat(row) for row in evaluation.rows],
+                }
+                for name, evaluation in sets.items()
+            }
+            for matcher, sets in results.items()
+        },
+    }
+
+
+def write_report(results: Results, folder: PathLike, *, title: str, command: str = "", **about: Any) -> list[Path]:
+    """Write `results.json`, `results.md` and plots to a folder; returns their paths."""
+    from .plots import draw_report
+
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(to_json(results, title=title, command=command, **about), indent=1) + "\n"
+    files = {
+        "results.json": content.encode(),
+        "results.md": to_markdown(results, title=title, command=command).encode(),
+        **draw_report(results),
+    }
+    for name, data in files.items():
+        write_bytes_atomically(place / name, data)
+    return [place / name for name in files]
+
+
+def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:
+    """Tables of a data set by region, by group, and of what was estimated from the flow."""
+    lines: list[str] = []
+    first = next(iter(of.values()))
+    shown = [region for region in REGIONS if region in first.summary["regions"]]
+    if len(shown) > 1:
+        metrics = [metric for metric in ("aepe", "fl") if metric in ("aepe", *first.protocol.metrics)]
+        rows = [
+            [matcher, *(_region(evaluation, region, metrics) for region in shown)] for matcher, evaluation in of.items()
+        ]
+        lines += ["", f"## {name}: {' / '.join(map(title_of, metrics))} by region", ""]
+        lines += _table(["matcher", *(REGIONS[region] for region in shown)], rows)
+    groups = first.summary.get("groups", {})
+    if groups and len(groups) <= 12:
+        lines += ["", f"## {name}: by group, mean over its pairs ({header(first.protocol)})", ""]
+        rows = [
+            [matcher, *(_group(evaluation.summary["groups"].get(group), first.protocol.metrics) for group in groups)]
+            for matcher, evaluation in of.items()
+        ]
+        lines += _table(["matcher", *groups], rows)
+    for key, unit in AREAS.items():
+        if key in first.summary:
+            thresholds = list(first.summary[key])
+            lines += ["", f"## {name}: {key.replace('_auc', '')} AUC [%]", ""]
+            rows = [
+                [matcher, *(f"{100 * evaluation.summary[key][t]:.1f}" for t in thresholds)]
+                for matcher, evaluation in of.items()
+            ]
+            lines += _table(["matcher", *(f"@{threshold}{unit}" for threshold in thresholds)], rows)
+    return lines
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] + ["---:"] * (len(head) - 1), *rows)]
+
+
+def _region(evaluation: Evaluation, region: str, metrics: Sequence[str]) -> str:
+    """Metrics of a region, averaged as the protocol does it."""
+    found = evaluation.summary["regions"].get(region)
+    if found is None:
+        return "–"
+    averages = {metric: found[evaluation.protocol.average.get(metric, "pair")] for metric in metrics}
+    return " / ".join(format_metric(metric, values[metric]) for metric, values in averages.items())
+
+
+def _group(values: Mapping[str, float] | None, metrics: Sequence[str]) -> str:
+    return "–" if values is None else " / ".join(format_metric(metric, values[metric]) for metric in metrics)
+
+
+def _areas(evaluation: Evaluation | None, key: str) -> str:
+    return "–" if evaluation is None else " / ".join(f"{100 * area:.1f}" for area in evaluation.summary[key].values())
+
+
+def _seconds(evaluation: Evaluation | None) -> str:
+    return "–" if evaluation is None else f"{evaluation.summary['seconds']:.3f}"
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A pair's own figures."""
+    from .metrics import ratios
+
+    kept = {key: value for key, value in row.items() if key != "regions"}
+    return kept | {"points": int(row["regions"]["all"]["n"]), **ratios(row["regions"]["all"])}

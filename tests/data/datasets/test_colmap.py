@@ -1,0 +1,56 @@
+"""COLMAP's text files."""
+
+import cv2
+import numpy as np
+import pytest
+
+from gocor.data.datasets.colmap import correspondences, quaternion, read_intrinsics, read_views, relative
+
+HEADER = "# Image list with two lines of data per image:\n#   IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME\n"
+
+
+def written(tmp_path, text, name="images.txt"):
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+def test_images_without_points_and_points_without_a_place(tmp_path):
+    text = (
+        HEADER
+        + "1 1 0 0 0 0 0 0 3 a b.png\n5.5 6.5 12 7 8 -1 1.5 2.5 4\n2 1 0 0 0 0 0 0 3 c.png\n\n3 1 0 0 0 1 2 3 3 d.png\n"
+    )
+    first, second, third = read_views(written(tmp_path, text))
+    assert (first.name, second.name, third.name) == ("a b.png", "c.png", "d.png")
+    assert first.ids.tolist() == [4, 12]
+    assert first.points.tolist() == [[1, 2], [5, 6]]  # the centre of the first pixel is at ½ there, at 0 here
+    assert len(second.ids) == len(third.ids) == 0
+    assert third.translation.tolist() == [1, 2, 3]
+    assert correspondences(first, second).shape == (0, 4)
+
+
+@pytest.mark.parametrize("text", ["1 1 0 0 0\n\n", "1 1 0 0 0 0 0 0 3 a.png\n1 2\n", "a b c d e f g h i j\n\n"])
+def test_what_is_no_such_file(tmp_path, text):
+    with pytest.raises(ValueError, match=r"images\.txt is not an images\.txt of COLMAP"):
+        read_views(written(tmp_path, text))
+
+
+def test_rotations_against_opencv():
+    axis = np.array([0.3, -0.5, 0.7])
+    angle = np.linalg.norm(axis)
+    values = np.concatenate([[np.cos(angle / 2)], np.sin(angle / 2) * axis / angle])
+    assert np.allclose(quaternion(3 * values), cv2.Rodrigues(axis)[0])
+
+
+def test_relative_pose_takes_points_from_one_camera_to_the_other(tmp_path):
+    text = HEADER + "1 0.9 0.1 -0.2 0.3 1 2 3 0 a.png\n\n2 0.8 -0.3 0.1 0.2 -1 0.5 2 1 b.png\n\n"
+    first, second = read_views(written(tmp_path, text))
+    cameras = read_intrinsics(
+        written(tmp_path, "0 PINHOLE 9 9 5 6 4.5 3.5\n1 SIMPLE_PINHOLE 9 9 7 2 3\n2 FOV 9 9 1\n", "c")
+    )
+    assert sorted(cameras) == [0, 1]
+    assert cameras[0].tolist() == [[5, 0, 4], [0, 6, 3], [0, 0, 1]]
+    assert cameras[1].tolist() == [[7, 0, 1.5], [0, 7, 2.5], [0, 0, 1]]
+    pose, point = relative(first, second, cameras), np.array([0.4, -0.2, 5.0])
+    seen = [view.rotation @ point + view.translation for view in (first, second)]
+    assert np.allclose(pose.rotation @ seen[0] + pose.translation, seen[1])
+    assert relative(first, second, {0: cameras[0]}) is None
