@@ -8,7 +8,11 @@ import typer
 
 from .._version import __version__
 from ..matching import MAX_SIZE
+from .data import app as data_app
 from .errors import describe, fail, is_explained, say, warnings_as_lines
+from .evaluate import evaluate
+from .inspect import inspect
+from .train import train
 
 if TYPE_CHECKING:
     from ..demo import Study
@@ -22,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(data_app, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -189,6 +194,9 @@ def convert(
     typer.echo(f"wrote {target}")
 
 
+app.command()(train)
+app.command("eval")(evaluate)
+app.command()(inspect)
 
 
 def print_measures(study: "Study") -> None:

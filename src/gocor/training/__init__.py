@@ -1,0 +1,6 @@
+"""Training of the networks: `gocor train`, or `train(make_config({...}))`."""
+
+from .config import TrainConfig, make_config
+from .loop import Outcome, train
+
+__all__ = ["Outcome", "TrainConfig", "make_config", "train"]

@@ -1,0 +1,108 @@
+"""The state of a run as one file that replaces the one before it whole, and weights to start from."""
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..files import read_bytes, write_bytes_atomically
+from ..models.network import MatchingNetwork
+from ..models.weights import load_weights
+from .step import TrainStep
+
+FILE = "last.pt"
+FORMAT = "gocor-training-1"
+
+
+@dataclass
+class Progress:
+    """Where a run is.
+
+    Attributes:
+        step: steps taken.
+        seconds: of training, over all resumes.
+        best: the lowest validation error so far, in pixels.
+        best_step: where it was reached.
+        validated: step of the last validation.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    best: float = float("inf")
+    best_step: int = 0
+    validated: int = 0
+
+
+def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
+    """Write all that training depends on to `last.pt`."""
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "model": step.network.name,
+        "config": step.config.to_toml(),
+        "progress": dict(vars(progress)),
+        "network": step.network.state_dict(),
+        "average": step.average.state_dict(),
+        "optimizer": step.optimizer.state_dict()["state"],
+        "totals": step.totals,
+        "skipped": step.skipped,
+        "rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state(step.group.device) if step.group.device.type == "cuda" else None,
+    }
+    data = io.BytesIO()
+    torch.save(content, data)  # not to the file itself: torch does not say that a disk is full
+    write_bytes_atomically(folder / FILE, data.getvalue())
+
+
+def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
+    """Put the training state of `last.pt` in place, random numbers included."""
+    path = folder / FILE
+    content = read_checkpoint(path)
+    if content["model"] != step.network.name:
+        raise ValueError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+    optimizer = step.optimizer.state_dict()
+    if {k: set(v) for k, v in content["optimizer"].items()} != {k: set(v) for k, v in optimizer["state"].items()}:
+        raise ValueError(f"{path} holds the state of another optimiser")
+    step.network.load_state_dict(content["network"])
+    step.average.load_state_dict(content["average"])
+    with torch.no_grad():  # in place: a CUDA graph, or whoever else refers to these tensors, sees it
+        for key, parameter in enumerate(p for group in step.optimizer.param_groups for p in group["params"]):
+            for name, value in step.optimizer.state[parameter].items():
+                value.copy_(content["optimizer"][key][name])
+        step.totals.copy_(content["totals"])
+        step.skipped.copy_(content["skipped"])
+    torch.set_rng_state(content["rng"])
+    if content["cuda_rng"] is not None and step.group.device.type == "cuda":
+        torch.cuda.set_rng_state(content["cuda_rng"], step.group.device)
+    return Progress(**content["progress"])
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of a training checkpoint; nothing in it is run."""
+    data = read_bytes(path)
+    try:
+        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception:  # a damaged file can raise anything
+        raise ValueError(f"{path} is damaged or no training checkpoint") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{path} is no training checkpoint of this version")
+    return content
+
+
+def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
+    """Fill a network from weights of any kind that `load_model` reads, or from a training checkpoint's average."""
+    if Path(path).suffix != ".pt":
+        load_weights(network, path)
+        return
+    content = read_checkpoint(Path(path))
+    if content["model"] != network.name:
+        raise ValueError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
+    network.load_state_dict(content["average"])
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of a process that was killed while it wrote."""
+    for path in folder.glob("." + 16 * "[0-9a-f]" + "*"):
+        path.unlink(missing_ok=True)

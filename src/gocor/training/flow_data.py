@@ -1,0 +1,161 @@
+"""Pairs of data sets with optical flow, cropped and augmented, as a source of batches."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.datasets import Pair
+from ..data.synthetic.batch import PairBatch
+from ..ops.warp import inside_mask
+from .sources import open_datasets
+from .targets import level_target
+
+HELD_OUT = 0.05  # share of each data set, its last pairs, that is kept for validation
+ZOOM, STRETCH = (-0.3, 0.6), 0.15  # exp(U(...)) of both axes, and the factor exp(U(±STRETCH)) between them
+COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
+OWN = 0.2  # share of the changes of colour that each of the two images has to itself
+THREADS = 8
+
+
+class FlowPairs:
+    """Crops of a sequence of pairs, one size, deterministic: a batch depends on seed and step alone.
+
+    Every pair is taken once before any is taken again. Pixels that leave the crop of the query, or that the data set
+    knows to be hidden, are given as occluded.
+
+    Args:
+        pairs: with dense flow.
+        size: (height, width) of the crops.
+        seed: of order and augmentation.
+        augment: scale, stretch, place, mirror and recolour at random; otherwise the middle is taken as it is.
+        device: where batches go.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        size: tuple[int, int],
+        seed: int = 0,
+        augment: bool = True,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if not len(pairs):
+            raise ValueError("there are no pairs with flow to train on")
+        self.pairs, self.size, self.seed, self.augment, self.device = pairs, size, seed, augment, device
+        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="flow")
+
+    @classmethod
+    def open(
+        cls, entries: Sequence[str], *, size: tuple[int, int], seed: int = 0, device: torch.device | str = "cpu"
+    ) -> tuple[Self, Self]:
+        """Pairs to train on and pairs to validate on, of data sets given as NAME=FOLDER."""
+        train: list[tuple[Sequence[Pair], int]] = []
+        held_out: list[tuple[Sequence[Pair], int]] = []
+        for dataset in open_datasets(entries).values():
+            last = max(1, round(HELD_OUT * len(dataset)))
+            first = len(dataset) - last if len(dataset) > 1 else 0
+            train += [(dataset, i) for i in range(max(first, 1))]
+            held_out += [(dataset, i) for i in range(first, len(dataset))]
+        return (
+            cls(_Chosen(train), size=size, seed=seed, device=device),
+            cls(_Chosen(held_out), size=size, seed=seed, augment=False, device=device),
+        )
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
+        """The pairs of a step, `batch_size` over all processes, of which this one gets its slice."""
+        share = batch_size // world_size
+        first = step * batch_size + rank * share
+        return PairBatch.cat(list(self.pool.map(self.sample, range(first, first + share)))).to(self.device)
+
+    def sample(self, number: int) -> PairBatch:
+        """The pair that is taken as the `number`-th of the whole run, as a batch of one, on the CPU."""
+        epoch, place = divmod(number, len(self.pairs))
+        order = np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.pairs)) if self.augment else None
+        pair = self.pairs[place if order is None else int(order[place])]
+        if pair.flow is None or pair.valid is None:
+            raise ValueError(f"{pair.name} has points in place of a flow: it can be evaluated, not trained on")
+        random = np.random.default_rng([self.seed, 2, number])
+        window = self._window(pair, random)
+        images = [_resized(x[window], self.size) for x in (pair.reference, pair.query)]
+        flow = torch.from_numpy(np.ascontiguousarray(pair.flow[window])).permute(2, 0, 1)[None]
+        known = torch.from_numpy(np.ascontiguousarray(pair.valid[window]))[None, None]
+        flow, known = level_target(flow, known, self.size, self.size)
+        hidden = np.zeros_like(pair.valid) if pair.occluded is None else pair.occluded
+        hidden = _resized(hidden[window].astype(np.uint8), self.size, cv2.INTER_NEAREST) > 0
+        occluded = torch.from_numpy(hidden)[None, None] | ~inside_mask(flow, self.size)
+        tensors = [torch.from_numpy(image).permute(2, 0, 1)[None].float() for image in images]
+        batch = PairBatch(tensors[0], tensors[1], flow, known & ~occluded, known & occluded)
+        return _recoloured(_mirrored(batch, random), random) if self.augment else batch
+
+    def _window(self, pair: Pair, random: np.random.Generator) -> tuple[slice, slice]:
+        """The part of both images that becomes a crop."""
+        room = np.minimum(pair.reference.shape[:2], pair.query.shape[:2])
+        scale = np.ones(2)
+        if self.augment:
+            stretch = random.uniform(-STRETCH, STRETCH) / 2
+            scale = np.exp(random.uniform(*ZOOM) + np.array([stretch, -stretch]))
+        side = np.clip(np.rint(np.array(self.size) / scale), 1, room).astype(int)
+        start = random.integers(0, room - side + 1) if self.augment else (room - side) // 2
+        return slice(start[0], start[0] + side[0]), slice(start[1], start[1] + side[1])
+
+
+class _Chosen(Sequence[Pair]):
+    """Some pairs of several data sets, read when they are asked for."""
+
+    def __init__(self, places: list[tuple[Sequence[Pair], int]]) -> None:
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        dataset, place = self.places[index]
+        return dataset[place]
+
+
+def _resized(image: NDArray[Any], size: tuple[int, int], how: int | None = None) -> NDArray[Any]:
+    """An array `(H, W, …)` at another size."""
+    if image.shape[:2] == size:
+        return np.ascontiguousarray(image)
+    if how is None:
+        how = cv2.INTER_AREA if image.shape[0] > size[0] else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(np.ascontiguousarray(image), size[::-1], interpolation=how))
+
+
+def _mirrored(batch: PairBatch, random: np.random.Generator) -> PairBatch:
+    """Left and right exchanged in half of the cases, top and bottom in a tenth."""
+    for axis, channel, probability in ((3, 0, 0.5), (2, 1, 0.1)):
+        if random.random() < probability:
+            sign = torch.ones(1, 2, 1, 1)
+            sign[:, channel] = -1
+            turned = {name: tensor.flip(axis) for name, tensor in vars(batch).items()}
+            batch = PairBatch(**(turned | {"flow": sign * turned["flow"]}))
+    return batch
+
+
+def _recoloured(batch: PairBatch, random: np.random.Generator) -> PairBatch:
+    """Other light and colours, mostly the same for both images."""
+    common = {name: random.uniform(-1, 1) for name in COLOUR}
+    changed = {}
+    for name in ("reference", "query"):
+        own = {key: (1 - OWN) * common[key] + OWN * random.uniform(-1, 1) for key in COLOUR}
+        changed[name] = _recolour(getattr(batch, name), {key: COLOUR[key] * own[key] for key in COLOUR})
+    return PairBatch(**(vars(batch) | changed))
+
+
+def _recolour(image: Tensor, change: dict[str, float]) -> Tensor:
+    image = (image / 255) ** float(np.exp(change["gamma"]))
+    grey = image.mean(1, keepdim=True)
+    image = grey + (1 + change["saturation"]) * (image - grey)
+    image = (image - 0.5) * float(np.exp(change["contrast"])) + 0.5 + change["brightness"]
+    return 255 * image.clamp(0, 1)

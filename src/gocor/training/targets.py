@@ -1,0 +1,68 @@
+"""Ground truth for every level of a network: on its grid, in its units, without mixing motions."""
+
+import torch
+from torch import Tensor
+
+from ..models.basenet import SIDE, BaseNet
+from ..models.glunet import GLUNet
+from ..models.network import MatchingNetwork
+
+# Neighbouring pixels whose flows differ by more (pixels) lie on two surfaces. A zoom by 3 differs by 2 at most.
+SAME_SURFACE = 2.0
+
+
+def level_units(network: MatchingNetwork, size: tuple[int, int]) -> list[tuple[int, int]]:
+    """For every level, coarse to fine, the (height, width) of the image whose pixels its flow counts.
+
+    Args:
+        network: a BaseNet, GLU-Net or PWC-Net.
+        size: of the images that it is trained on.
+    """
+    working = network.working_size(*size)
+    if isinstance(network, BaseNet):
+        return [(SIDE, SIDE)] * 3
+    return [(SIDE, SIDE)] * 2 + [working] * 2 if isinstance(network, GLUNet) else [working] * 5
+
+
+def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Flow at the centres of a coarser grid's pixels.
+
+    Between the four pixels around a centre, flow is interpolated over those that are known and lie on one surface: the
+    surface of the nearest known one. So no value is a mean of two objects' motions, or of known and unknown.
+
+    Args:
+        flow: `(B, 2, H, W)` in its own pixels.
+        mask: where it is known, `(B, 1, H, W)` bool.
+        grid: the level's (height, width).
+        unit: (height, width) of the image whose pixels the result counts.
+
+    Returns:
+        Flow `(B, 2, h, w)`, zero where unknown, and where it is known, `(B, 1, h, w)` bool.
+    """
+    height, width = flow.shape[2:]
+    mask = mask & flow.isfinite().all(1, keepdim=True)
+    flow = torch.where(mask, flow, 0.0)
+    (top, bottom, down), (left, right, along) = (
+        _between(old, new, flow) for old, new in zip((height, width), grid, strict=True)
+    )
+    down = down[:, None]
+    corners = [(top, left), (top, right), (bottom, left), (bottom, right)]
+    nearness = torch.stack([(1 - down) * (1 - along), (1 - down) * along, down * (1 - along), down * along])
+    values = torch.stack([flow.index_select(2, y).index_select(3, x) for y, x in corners])  # (4, B, 2, h, w)
+    known = torch.stack([mask.index_select(2, y).index_select(3, x) for y, x in corners])  # (4, B, 1, h, w)
+    weight = nearness[:, None, None] * known
+    nearest = weight.argmax(0, keepdim=True)
+    anchor = values.gather(0, nearest.expand(1, *values.shape[1:]))
+    weight = weight * ((values - anchor).square().sum(2, keepdim=True) <= SAME_SURFACE**2)
+    total = weight.sum(0)
+    mean = (weight * values).sum(0) / torch.where(total > 0, total, 1.0)
+    scaled = torch.cat([mean[:, :1] * (unit[1] / width), mean[:, 1:] * (unit[0] / height)], 1)
+    return scaled, total > 0
+
+
+def _between(old: int, new: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The two pixels of `old` in a row that each of `new` pixels' centres is between, and how far along: `(new,)`."""
+    centre = ((torch.arange(new, device=like.device, dtype=like.dtype) + 0.5) * (old / new) - 0.5).clamp(0, old - 1)
+    before = centre.floor()
+    after = (before + 1).clamp(max=old - 1)
+    return before.long(), after.long(), centre - before

@@ -1,0 +1,112 @@
+"""How good a network is on pairs that it does not train on, in numbers and in a picture."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.synthetic.batch import PairBatch
+from ..models.network import MatchingNetwork
+from ..models.pwcnet import PWCNet
+from ..ops.warp import warp
+from ..viz import flow_scale, flow_to_color
+from .config import TrainConfig
+from .distributed import Group
+from .losses import end_point_error
+from .sources import PairSource, open_datasets
+from .step import autocast_dtype
+
+Picture = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+Evaluate = Callable[[MatchingNetwork], dict[str, float]]  # a network in evaluation mode → its scores by name
+
+THRESHOLDS = (1, 3, 5)
+ROWS, CELL = 4, 192  # pairs of a picture, and the pixels of a cell's longer side
+
+
+@torch.no_grad()
+def validate(
+    network: MatchingNetwork, source: PairSource, config: TrainConfig, group: Group
+) -> tuple[dict[str, float], Picture]:
+    """Mean end-point error and percentage of correct pixels, over all visible pixels of all pairs.
+
+    Args:
+        network: to validate; it is put into evaluation mode.
+        source: held-out pairs: batches 0, 1, … of it are taken.
+        config: for the number of pairs, the iterations and the precision.
+        group: the processes that share the work.
+
+    Returns:
+        `epe` in pixels, `pck1`, `pck3`, `pck5` in percent; and a picture of this process's first pairs.
+    """
+    network.eval()
+    network.autocast_dtype = autocast_dtype(config, group.device)
+    iters_global = None if isinstance(network, PWCNet) else config.iters_global
+    sums = torch.zeros(2 + len(THRESHOLDS), device=group.device, dtype=torch.float32)
+    picture: Picture = np.zeros((0, 0, 3), np.uint8)
+    batch = min(config.batch, max(config.validation_pairs, group.world_size))
+    for index in range(max(1, config.validation_pairs // batch)):
+        pairs = source.batch(index, batch, rank=group.rank, world_size=group.world_size)
+        pairs = pairs.to(group.device)
+        flow = network(pairs.reference, pairs.query, iters_local=config.iters_local, iters_global=iters_global)
+        error = end_point_error(flow, pairs.flow)
+        hits = [((error <= t) & pairs.valid).sum() for t in THRESHOLDS]
+        sums += torch.stack([torch.where(pairs.valid, error, 0.0).sum(), pairs.valid.sum(), *hits])
+        if index == 0:
+            picture = draw_pairs(pairs.slice(0, ROWS), flow[:ROWS])
+    total, count, *right = group.sum_(sums).tolist()
+    count = max(count, 1)
+    return {"epe": total / count} | {
+        f"pck{t}": 100 * r / count for t, r in zip(THRESHOLDS, right, strict=True)
+    }, picture
+
+
+def dataset_scores(config: TrainConfig, device: torch.device) -> Evaluate:
+    """What scores a network on the data sets of `config.eval`: `NAME.aepe`, and `NAME.pck1`, … in percent.
+
+    Means over pairs, of points whose target is inside the query, with the iterations that the network trains with.
+    """
+    from ..evaluation.metrics import endpoint_errors, ratios, sums
+
+    datasets = open_datasets(config.eval)
+
+    @torch.no_grad()
+    def evaluate(network: MatchingNetwork) -> dict[str, float]:
+        scores: dict[str, float] = {}
+        iters_global = None if isinstance(network, PWCNet) else config.iters_global
+        for name, dataset in datasets.items():
+            found = []
+            for pair in dataset:
+                images = (
+                    torch.from_numpy(x).to(device).permute(2, 0, 1)[None].float() for x in (pair.reference, pair.query)
+                )
+                flow = network(*images, iters_local=config.iters_local, iters_global=iters_global)[0]
+                errors = endpoint_errors(pair, flow.permute(1, 2, 0).float().cpu().numpy())
+                if errors.error.size:
+                    found.append(ratios(sums(errors.error, errors.length)))
+            means = {
+                key: float(np.mean([one[key] for one in found])) for key in ("aepe", *(f"pck-{t}" for t in THRESHOLDS))
+            }
+            scores[f"{name}.aepe"] = means["aepe"]
+            scores |= {f"{name}.pck{t}": 100 * means[f"pck-{t}"] for t in THRESHOLDS}
+        return scores
+
+    return evaluate
+
+
+def draw_pairs(pairs: PairBatch, flow: Tensor) -> Picture:
+    """A row a pair: reference, query, query warped by the flow, flow, true flow (black where not visible)."""
+    warped = warp(pairs.query, flow)
+    true = torch.where(pairs.valid, pairs.flow, torch.nan)
+    rows = []
+    for i in range(len(pairs)):
+        images = [_pixels(x[i]) for x in (pairs.reference, pairs.query, warped)]
+        scale = flow_scale(true[i])
+        rows.append(np.concatenate([*images, *(flow_to_color(f[i], scale) for f in (flow, true))], 1))
+    sheet = np.concatenate(rows, 0)
+    stride = max(1, round(max(pairs.reference.shape[2:]) / CELL))
+    return sheet[::stride, ::stride]
+
+
+def _pixels(image: Tensor) -> Picture:
+    return image.clamp(0, 255).round().byte().permute(1, 2, 0).cpu().numpy()
