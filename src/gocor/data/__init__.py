@@ -1,1 +1,1 @@
-"""Data: image and flow files in `gocor.data.io`."""
+"""Data: files in `gocor.data.io`, synthetic training pairs in `gocor.data.synthetic`, data sets in `gocor.data.datasets`."""
