@@ -22,7 +22,7 @@ demo: $(READY)
 	$(BIN)/gocor match $(PAIR) --output demo-output/match --overwrite
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -63,7 +63,7 @@ class TrainConfig:
         tf32: let float32 products on a GPU round their operands to TF32.
         graph: replay each step as one CUDA graph; by default on a GPU with one process.
         activation_checkpointing: compute the correlation layers twice to keep less of them in memory.
-        channels_last: memory format of network and images.
+        channels_last: memory format of network and images; by default on a GPU.
         log_every: steps between records of the log.
         validate_every: steps between validations.
         validation_pairs: how many held-out pairs a validation takes.
@@ -112,7 +112,7 @@ class TrainConfig:
     tf32: bool = True
     graph: bool | None = None
     activation_checkpointing: bool = False
-    channels_last: bool = False
+    channels_last: bool | None = None
 
     log_every: int = 50
     validate_every: int = 1000

@@ -25,7 +25,7 @@ from .graph import record
 from .logs import RunLog
 from .schedule import ema_weight, learning_rate, progress
 from .sources import Sources, batches, open_sources
-from .step import TrainStep, checkpoint_activations
+from .step import TrainStep, checkpoint_activations, uses_channels_last
 from .validation import Evaluate, Picture, dataset_scores, validate
 
 
@@ -113,7 +113,8 @@ class Run:
         config, state, group = self.config, self.state, self.group
         limit = 60 * config.time_limit if config.time_limit is not None else float("inf")
         stop = 60 * stop_after if stop_after is not None else float("inf")
-        before, started, saved = state.seconds, time.monotonic(), time.monotonic()
+        before, began = state.seconds, time.monotonic()
+        started = saved = began
         take, record_first = self.step.compute, self._use_graph()
         latest: dict[str, float] = {}
         pairs = batches(
@@ -129,8 +130,8 @@ class Run:
             # All processes go by one clock and stop together.
             now = time.monotonic()
             late = now - saved > 60 * config.checkpoint_minutes
-            here, ended, due = group.largest(now - started, float(bool(caught)), float(late))
-            state.seconds = before + here
+            trained, here, ended, due = group.largest(now - started, now - began, float(bool(caught)), float(late))
+            state.seconds = before + trained
             finished = state.step >= config.steps or state.seconds >= limit
             if finished or ended or here >= stop:
                 break
@@ -138,6 +139,8 @@ class Run:
             self.step.load(next(pairs), lr=lr, ema_weight=ema_weight(state.step, config.ema))
             if record_first:
                 take, record_first = self._recorded(), False
+                lost = time.monotonic() - now  # kernels were compiled, nothing was trained
+                started, timed = started + lost, timed + lost
             take()
             state.step += 1
             if state.step % config.log_every == 0:
@@ -247,7 +250,7 @@ def _build(config: TrainConfig, group: Group) -> TrainStep:
         network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
     network.to(group.device)
     group.same_start(network)
-    if config.channels_last:
+    if uses_channels_last(config, group.device):
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = _average_of(network)
     if config.activation_checkpointing:

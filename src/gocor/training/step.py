@@ -123,7 +123,7 @@ class TrainStep:
     def forward(self) -> list[Tensor]:
         """Flows of all levels."""
         images = self.network.prepare(self.buffers.reference, self.buffers.query, self.network.working_size(*self.size))
-        if self.config.channels_last:
+        if uses_channels_last(self.config, self.group.device):
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
         iters_global = None if isinstance(self.network, PWCNet) else self.config.iters_global
         dtype = self.autocast_dtype
@@ -157,6 +157,11 @@ def autocast_dtype(config: TrainConfig, device: torch.device) -> torch.dtype | N
     """The 16-bit type that a run's networks work in, `None` for float32."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if bf16 else None
+
+
+def uses_channels_last(config: TrainConfig, device: torch.device) -> bool:
+    """Whether networks and images lie channels last in memory."""
+    return device.type == "cuda" if config.channels_last is None else config.channels_last
 
 
 def checkpoint_activations(network: MatchingNetwork) -> None:
