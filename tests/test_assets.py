@@ -14,13 +14,16 @@ from gocor.ops import inside_mask, warp
 ASSETS = Path(gocor.__file__).parent / "assets"
 
 
+def true_homography():
+    """From the reference to the query, by the corners that ORIGIN.md tells."""
+    points = re.findall(r"\((−?\d+), (−?\d+)\)", (ASSETS / "ORIGIN.md").read_text())
+    points = [(float(x.replace("−", "-")), float(y.replace("−", "-"))) for x, y in points]
+    return cv2.getPerspectiveTransform(*np.array([points[:4], points[4:8]], np.float32))
+
+
 def test_the_query_is_the_view_of_the_reference_that_its_origin_tells():
-    origin = (ASSETS / "ORIGIN.md").read_text()
-    assert "CC0 by the photographer" in origin
-    points = [
-        (float(x.replace("−", "-")), float(y.replace("−", "-"))) for x, y in re.findall(r"\((−?\d+), (−?\d+)\)", origin)
-    ]
-    homography = cv2.getPerspectiveTransform(*np.array([points[:4], points[4:8]], np.float32))
+    assert "CC0 by the photographer" in (ASSETS / "ORIGIN.md").read_text()
+    homography = true_homography()
     reference, query = read_image(ASSETS / "reference.jpg"), read_image(ASSETS / "query.jpg")
     assert reference.shape == (400, 600, 3)
     assert query.shape == (420, 520, 3)

@@ -1,1 +1,1 @@
-"""Data: files in `gocor.data.io`, synthetic training pairs in `gocor.data.synthetic`, data sets in `gocor.data.datasets`."""
+"""Files in `gocor.data.io`, synthetic training pairs in `gocor.data.synthetic`, data sets in `gocor.data.datasets`."""

@@ -263,6 +263,8 @@ def descend_gradients(
     batch, _, height, width = features.shape
     radius, iters, locations = options.radius, options.iters, batch * height * width
     source, shape = _source(features, radius)
+    if shape["C"]:
+        shape["num_warps"] = max(1, shape["ROWS"] * shape["KEYS"] // 4096)  # it holds more on chip than forward
     count, wide, keys = (2 * radius + 1) ** 2, (4 * radius + 1) ** 2, shape["KEYS"]
     programs = max(1, min(locations, PROGRAMS_PER_PROCESSOR * _processors(features.device)))
     like = grad.new_empty(0, dtype=torch.float32)
@@ -295,7 +297,7 @@ def _source(features: Tensor, radius: int) -> tuple[Tensor, dict[str, int]]:
     channels, keys = features.shape[1], max(16, triton.next_power_of_2((2 * radius + 1) ** 2))
     if channels <= FEW_CHANNELS and keys <= RESIDENT:
         rows = max(16, triton.next_power_of_2(channels))
-        return features, {"C": channels, "KEYS": keys, "ROWS": rows, "num_warps": max(1, rows * keys // 4096)}
+        return features, {"C": channels, "KEYS": keys, "ROWS": rows, "num_warps": 1}
     rows = keys if keys <= RESIDENT else ROWS
     return autocorrelate(features, 2 * radius), {"C": 0, "KEYS": keys, "ROWS": rows, "num_warps": max(1, keys // 32)}
 

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from .local_triton import precision
 
-BLOCK = 64  # reference positions that a program takes
-QUERIES = 16  # query positions that it takes them with
+BLOCK, QUERIES = 64, 16  # reference and query positions that a program takes, forward
+ADJOINT_BLOCK = 128  # reference positions that it takes in the adjoint
+# Two stages keep the loads in flight in 78 kB of shared memory; three would not fit on every GPU.
+LOOPS = {"num_warps": 8, "num_stages": 2}
 PROGRAMS_PER_PROCESSOR = 2  # of the gradient of the taps, each of which takes many query positions
 
 
@@ -55,8 +57,8 @@ def _smooth_kernel(
 def _adjoint_over_reference_kernel(
     smoothed, second, out, Hr, Wr, OUT: tl.constexpr, INTER: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
-    plane = tl.program_id(1).to(tl.int64) * (Hr * Wr)
-    r, o, i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, OUT), tl.arange(0, INTER)
+    plane = tl.program_id(0).to(tl.int64) * (Hr * Wr)
+    r, o, i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, OUT), tl.arange(0, INTER)
     acc = tl.zeros((BLOCK, INTER), tl.float32)
     for tap in tl.static_range(9):
         y, x = r // Wr + 1 - tap // 3, r % Wr + 1 - tap % 3
@@ -119,7 +121,7 @@ def smooth(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
     out = volume.new_empty(*volume.shape, channels)
     _smooth_kernel[(triton.cdiv(hr * wr, BLOCK), triton.cdiv(hq * wq, QUERIES), batch)](
         volume, taps, out, hq, wq, hr, wr, volume.stride(0), OUT=channels, BLOCK=BLOCK, QUERIES=QUERIES,
-        PRECISION=precision(volume), num_warps=4,
+        PRECISION=precision(volume), **LOOPS,
     )  # fmt: skip
     return out
 
@@ -127,9 +129,9 @@ def smooth(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
 def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Rᵀ: `(B, Hq, Wq, Hr, Wr, O)` → `(B, Hq, Wq, Hr, Wr)`."""
     batch, hq, wq, hr, wr, channels = smoothed.shape
-    inter, blocks = first.shape[1], triton.cdiv(hr * wr, BLOCK)
+    inter, blocks = first.shape[1], triton.cdiv(hr * wr, ADJOINT_BLOCK)
     between = smoothed.new_empty(batch, hq, wq, hr, wr, inter)
-    _adjoint_over_reference_kernel[(blocks, batch * hq * wq)](
+    _adjoint_over_reference_kernel[(batch * hq * wq, blocks)](
         smoothed,
         second,
         between,
@@ -137,13 +139,13 @@ def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
         wr,
         OUT=channels,
         INTER=inter,
-        BLOCK=BLOCK,
+        BLOCK=ADJOINT_BLOCK,
         PRECISION=precision(smoothed),
         num_warps=4,
     )
     out = smoothed.new_empty(batch, hq, wq, hr, wr)
     _adjoint_over_query_kernel[(blocks, hq * wq, batch)](
-        between, first, out, hq, wq, hr * wr, INTER=inter, BLOCK=BLOCK, num_warps=4
+        between, first, out, hq, wq, hr * wr, INTER=inter, BLOCK=ADJOINT_BLOCK, num_warps=4
     )
     return out
 
@@ -157,7 +159,7 @@ def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tenso
     out = volume.new_empty(groups * blocks, 81, channels)
     _taps_gradient_kernel[(groups * blocks,)](
         volume, smoothed, out, batch, hq, wq, hr, wr, volume.stride(0), triton.cdiv(batch * hq * wq, groups),
-        OUT=channels, BLOCK=BLOCK, PRECISION=precision(volume), num_warps=8,
+        OUT=channels, BLOCK=BLOCK, PRECISION=precision(volume), **LOOPS,
     )  # fmt: skip
     taps = out.sum(0).view(9, 9, channels)
     return torch.einsum("qro,roi->qi", taps, second), torch.einsum("qro,qi->roi", taps, first)
