@@ -5,8 +5,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.timing import compare, parser, report
+from benchmarks.report import parser, report
 from gocor import GlobalGOCor
+from gocor.bench.timing import compare
 from gocor.modules.gram import gram_is_cheaper
 
 ITERS = 3

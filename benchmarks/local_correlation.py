@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.timing import compare, parser, report
+from benchmarks.report import parser, report
+from gocor.bench.timing import compare
 from gocor.ops import local_reference, local_tiled
 
 # The five levels of PWC-Net at 384×1280, GLU-Net's at 520×520, and smaller and larger windows.

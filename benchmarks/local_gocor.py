@@ -1,12 +1,13 @@
-"""Local GOCor at the five levels of PWC-Net (384×1280): plain correlation, iterations on filters, fused iterations."""
+"""Local GOCor at the five levels of PWC-Net (384×1280): plain correlation, iterations on filters, fused or on tiles."""
 
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import compare, parser, report
+from benchmarks.report import parser, report
 from gocor import LocalFeatureCorrelation, LocalGOCor
+from gocor.bench.timing import compare
 
 LEVELS = [(1, 196, 6, 20), (1, 128, 12, 40), (1, 96, 24, 80), (1, 64, 48, 160), (1, 32, 96, 320)]
 
@@ -29,6 +30,8 @@ def main() -> None:
     layers: dict[str, nn.Module] = {"plain": LocalFeatureCorrelation(), "filters": LocalGOCor(form="filters")}
     if options.device.startswith("cuda"):
         layers["fused"] = LocalGOCor(form="fused")
+    else:
+        layers["tiles"] = LocalGOCor()  # without gradients; with them it iterates on filters
     rows = []
     for size in LEVELS:
         reference, query = (x.requires_grad_() for x in torch.randn(2, *size, device=options.device).unbind())

@@ -8,6 +8,7 @@ import typer
 
 from .._version import __version__
 from ..matching import MAX_SIZE
+from .bench import bench
 from .data import app as data_app
 from .errors import describe, fail, is_explained, say, warnings_as_lines
 from .evaluate import evaluate
@@ -197,6 +198,7 @@ def convert(
 app.command()(train)
 app.command("eval")(evaluate)
 app.command()(inspect)
+app.command()(bench)
 
 
 def print_measures(study: "Study") -> None:

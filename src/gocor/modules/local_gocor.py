@@ -13,8 +13,9 @@ from ..ops.kernels import can_descend
 from .basis import local_distances
 from .descent import Problem, scale_free_floor
 from .fused import fused_volume
-from .gocor import GOCor, Objective, ParameterState, state_of
+from .gocor import GOCor, Objective, ParameterState, in_full_precision, state_of
 from .initializers import SimpleInitializer, ZeroInitializer
+from .tiled_descent import can_descend_on_tiles, volume_on_tiles
 
 
 class LocalGOCor(GOCor):
@@ -33,7 +34,7 @@ class LocalGOCor(GOCor):
         channels: D, needed by the flexible initialisers only.
         form: how to iterate, `"filters"` in plain operators, `"fused"` in kernels, all iterations in one (on a GPU with
             Triton, R ≤ 8, initialiser `"simple"` or `"zero"`, without query term; differentiable once), or `"auto"`,
-            fused where that is possible.
+            fused where that is possible, and on a CPU, without gradients, on tiles of filters that stay in cache.
         scale_free_step: whether the step's denominator is free of an absolute floor. Published code has one of
             1e-8 in units of 1/D⁴, which stalls the optimisation of small or unit-norm features.
 
@@ -116,6 +117,10 @@ class LocalGOCor(GOCor):
             return fused_volume(reference, query, self._fused_parameters(reference.device), options)
         if self.form == "fused":
             raise ValueError("form='fused' needs float32 or 16-bit inputs on a GPU, Triton, and a radius of 8 or less")
+        if self.form == "auto" and self.query_objective is None and can_descend_on_tiles(reference, self.radius):
+            reference, query = in_full_precision(reference, query)
+            problem = self._problem(reference, query)
+            return volume_on_tiles(problem, self.initializer(reference), iters, self.radius)
         return super()._volume(reference, query, iters)
 
     def _fused_parameters(self, device: torch.device) -> tuple[Tensor, ...]:

@@ -1,0 +1,22 @@
+"""How long networks, modules and training steps take, and how much memory: what `gocor bench` measures."""
+
+from .memory import peak_memory
+from .run import Measurement, Settings, TableResult, measure, surroundings
+from .sections import SECTIONS, Case, Table, tables
+from .timing import compare
+from .work import Work
+
+__all__ = [
+    "SECTIONS",
+    "Case",
+    "Measurement",
+    "Settings",
+    "Table",
+    "TableResult",
+    "Work",
+    "compare",
+    "measure",
+    "peak_memory",
+    "surroundings",
+    "tables",
+]

@@ -1,0 +1,63 @@
+"""Peak memory of a piece of work: what it takes from before network and inputs are made until it is done."""
+
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from pathlib import Path
+
+import torch
+
+from .work import Work
+
+MIB = 2**20
+LAZY = "torch._dynamo"  # imported by the first call of a custom operator: 100 MiB that are none of the work's
+
+
+def peak_memory(work: Work, device: torch.device, threads: int) -> float | None:
+    """Peak memory in MiB.
+
+    On a GPU, torch's count of allocated bytes, once kernels are chosen and compiled; on a CPU, growth of the resident
+    set of a process that does nothing else. `None` where the system does not tell (Windows) or the process was killed
+    for its memory.
+    """
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated(device)
+        call = work.build(device)
+        call()
+        torch.cuda.reset_peak_memory_stats(device)
+        call()
+        torch.cuda.synchronize(device)
+        return (torch.cuda.max_memory_allocated(device) - before) / MIB
+    if sys.platform == "win32":
+        return None
+    # A server that has imported all that is needed forks a process for each piece of work.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, LAZY])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(_growth, work, str(device), threads).result()
+        except BrokenProcessPool:
+            return None
+
+
+def _growth(work: Work, device: str, threads: int) -> float:
+    import_module(LAZY)
+    torch.set_num_threads(threads)
+    before = _peak_resident()
+    work.build(torch.device(device))()
+    return (_peak_resident() - before) / MIB
+
+
+def _peak_resident() -> int:
+    """Bytes of this process that were resident at most."""
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage counts what the process that started this one held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,153 @@
+"""What `gocor bench` measures: sections of tables of cases, each with its variants side by side."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from .work import Work
+
+# Everything; what a few CPU cores do in minutes; what they do in about one.
+Scale = Literal["full", "cpu", "quick"]
+
+PWC_LEVELS = [(196, 6, 20), (128, 12, 40), (96, 24, 80), (64, 48, 160), (32, 96, 320)]  # channels × H×W at 384×1280
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of a table: variants of one thing, the first of which the others are compared with."""
+
+    name: str
+    variants: dict[str, Work]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cases with the same variants.
+
+    Attributes:
+        title: what is measured.
+        cases: the rows.
+        growth: whether each row is also compared with the one before; all rows then take turns.
+    """
+
+    title: str
+    cases: list[Case]
+    growth: bool = False
+
+
+def networks(scale: Scale) -> list[Table]:
+    """Plain and GOCor networks, image tensors in to flow out."""
+    pwc, glu = ((128, 256), (256, 256)) if scale == "quick" else ((384, 1280), (376, 1242))
+    cases = [
+        _pair("network", "pwcnet", pwc, iters_local=7),
+        _pair("network", "glunet", glu, iters_local=7, iters_global=3),
+        _pair("network", "basenet", (256, 256), iters_local=3, iters_global=3),
+    ]
+    return [Table("Networks, image in to flow out", cases)]
+
+
+def modules(scale: Scale) -> list[Table]:
+    """Local correlation layers at PWC-Net's levels."""
+    levels = PWC_LEVELS[:3] if scale == "quick" else PWC_LEVELS
+    found = []
+    for backward, title in ((False, "forward"), (True, "forward and backward")):
+        cases = []
+        for channels, height, width in levels:
+            plain = Work("layer", "plain", (height, width), channels=channels, backward=backward)
+            variants = {"plain": plain}
+            for iters in (3, 7):
+                variants[f"GOCor {iters} it."] = replace(plain, name="gocor", iters_local=iters)
+            cases.append(Case(f"{channels}×{height}×{width}", variants))
+        found.append(Table(f"Local layers at PWC-Net's levels, R = 4, {title}", cases))
+    return found
+
+
+def training(scale: Scale) -> list[Table]:
+    """Forward pass, loss and backward pass."""
+    batches = {"full": (40, 16, 8), "cpu": (4, 1, 1), "quick": (1, 1, 1)}[scale]
+    glu, pwc = ((256, 256), (128, 192)) if scale == "quick" else ((520, 520), (320, 448))
+    cases = [
+        _pair("training", "basenet", (256, 256), batch=batches[0], iters_local=3, iters_global=3),
+        _pair("training", "glunet", glu, batch=batches[1], iters_local=3, iters_global=3),
+        _pair("training", "pwcnet", pwc, batch=batches[2], iters_local=3),
+    ]
+    return [Table("Training steps: forward, loss, backward", cases)]
+
+
+def scaling(scale: Scale) -> list[Table]:
+    """Growth with the size of images, batch, iterations and radius."""
+    sizes = {
+        "full": [(192, 640), (384, 1280), (768, 2560)],
+        "cpu": [(128, 384), (256, 768), (512, 1536)],
+        "quick": [(64, 128), (128, 256)],
+    }[scale]
+    batches = {"full": [1, 2, 4, 8], "cpu": [1, 2, 4], "quick": [1, 2]}[scale]
+    size = {"full": (384, 1280), "cpu": (128, 384), "quick": (64, 128)}[scale]
+    counts = [1, 7] if scale == "quick" else [1, 3, 7, 15]
+    radii = [2, 4] if scale == "quick" else [2, 4, 8]
+    channels, *level = PWC_LEVELS[2 if scale == "quick" else 3]
+    layer = Work("layer", "plain", (level[0], level[1]), channels=channels, iters_local=7)
+    grown = [
+        ("Image size, PWC-Net", [_pair("network", "pwcnet", each, iters_local=7) for each in sizes]),
+        ("Batch, PWC-Net", [_pair("network", "pwcnet", size, batch=each, iters_local=7) for each in batches]),
+        ("Iterations, PWC-Net", [_pair("network", "pwcnet", size, iters_local=each) for each in counts]),
+        (
+            f"Radius, local layers {channels}×{level[0]}×{level[1]}, 7 iterations",
+            [
+                Case(f"R = {radius}", {"plain": replace(layer, radius=radius),
+                                       "GOCor": replace(layer, name="gocor", radius=radius)})
+                for radius in radii
+            ],
+        ),
+    ]  # fmt: skip
+    return [Table(title, cases, growth=True) for title, cases in grown]
+
+
+SECTIONS: dict[str, Callable[[Scale], list[Table]]] = {
+    "networks": networks,
+    "modules": modules,
+    "training": training,
+    "scaling": scaling,
+}
+
+
+def tables(section: str, scale: Scale, dtype: str, *, recorded: bool = False) -> list[Table]:
+    """The tables of a section, every piece of work in a dtype.
+
+    Args:
+        section: one of `SECTIONS`.
+        scale: how large.
+        dtype: what networks work in.
+        recorded: whether there are also tables of networks and training steps as CUDA graphs.
+    """
+    found = SECTIONS[section](scale)
+    plain = [_with(table, dtype=dtype) for table in found]
+    if not recorded or section not in ("networks", "training"):
+        return plain
+    return plain + [replace(_with(t, dtype=dtype, recorded=True), title=f"{t.title}, as CUDA graphs") for t in found]
+
+
+def _with(table: Table, **options: Any) -> Table:
+    """A table with options of all its pieces of work changed."""
+    cases = [
+        replace(case, variants={name: replace(work, **options) for name, work in case.variants.items()})
+        for case in table.cases
+    ]
+    return replace(table, cases=cases)
+
+
+def _pair(
+    kind: Literal["network", "training"],
+    name: str,
+    size: tuple[int, int],
+    *,
+    batch: int = 1,
+    iters_local: int,
+    iters_global: int | None = None,
+) -> Case:
+    """A network and its GOCor variant."""
+    plain = Work(kind, name, size, batch, iters_local=iters_local, iters_global=iters_global)
+    iters = f"{iters_local}" if iters_global is None else f"{iters_global}+{iters_local}"
+    many = f"{batch}×" if batch > 1 or kind == "training" else ""
+    label = f"{name}, {many}{size[0]}×{size[1]}, {iters} it."
+    return Case(label, {"plain": plain, "GOCor": replace(plain, name=f"{name}-gocor")})

@@ -1,0 +1,119 @@
+"""Pieces of work that are measured, as plain data: they can be sent to another process and built there."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..models.network import MatchingNetwork
+from ..models.weights import UntrainedWarning, load_model
+from ..modules import LocalFeatureCorrelation, LocalGOCor
+
+Kind = Literal["network", "layer", "training"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to measure.
+
+    Attributes:
+        kind: `"network"`, image tensors in to flow out; `"layer"`, a local correlation layer alone; or `"training"`,
+            levels of a network, their end-point errors, and the backward pass.
+        name: of the network; of a layer, `"plain"` or `"gocor"`.
+        size: height and width, of the images or of the features.
+        batch: how many pairs at once.
+        iters_local: iterations of local GOCor, `None` for the layer's own number.
+        iters_global: iterations of global GOCor.
+        channels: of a layer's features.
+        radius: of a layer.
+        backward: whether a layer's backward pass, for both features and all parameters, is part of the work.
+        dtype: `"float32"`, or the 16-bit type that networks work in and layers get.
+        recorded: replay a CUDA graph, networks channels last, see `MatchingNetwork.accelerate`; only on a GPU.
+    """
+
+    kind: Kind
+    name: str
+    size: tuple[int, int]
+    batch: int = 1
+    iters_local: int | None = None
+    iters_global: int | None = None
+    channels: int = 0
+    radius: int = 4
+    backward: bool = False
+    dtype: str = "float32"
+    recorded: bool = False
+
+    def build(self, device: torch.device) -> Callable[[], object]:
+        """Make network or layer and its inputs on a device; what is returned does the work once."""
+        generator = torch.Generator().manual_seed(0)
+        return {"network": self._network, "layer": self._layer, "training": self._training}[self.kind](
+            device, generator
+        )
+
+    def _load(self, device: torch.device) -> MatchingNetwork:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UntrainedWarning)  # start values take as long as trained ones
+            network = load_model(self.name, device=device, dtype=getattr(torch, self.dtype))
+        return network.accelerate(getattr(torch, self.dtype)) if self.recorded else network
+
+    def _images(self, device: torch.device, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        reference, query = 255 * torch.rand(2, self.batch, 3, *self.size, generator=generator)
+        return reference.to(device), query.to(device)
+
+    def _iters(self) -> dict[str, int | None]:
+        return {"iters_local": self.iters_local, "iters_global": self.iters_global}
+
+    def _network(self, device: torch.device, generator: torch.Generator) -> Callable[[], object]:
+        network = self._load(device)
+        reference, query = self._images(device, generator)
+
+        def forward() -> Tensor:
+            with torch.inference_mode():
+                return network(reference, query, **self._iters())
+
+        return forward
+
+    def _layer(self, device: torch.device, generator: torch.Generator) -> Callable[[], object]:
+        kinds = {"plain": LocalFeatureCorrelation, "gocor": LocalGOCor}
+        layer = kinds[self.name](self.radius).to(device)
+        shape, dtype = (self.batch, self.channels, *self.size), getattr(torch, self.dtype)
+        reference, query = (torch.randn(shape, generator=generator).to(device, dtype) for _ in range(2))
+        if not self.backward:
+
+            def forward() -> Tensor:
+                with torch.inference_mode():
+                    return layer(reference, query, self.iters_local)
+
+            return forward
+        inputs = [x.requires_grad_() for x in (reference, query)] + list(layer.parameters())
+        weight = torch.randn(self.batch, (2 * self.radius + 1) ** 2, *self.size, generator=generator).to(device, dtype)
+        return lambda: torch.autograd.grad(layer(reference, query, self.iters_local), inputs, weight)
+
+    def _training(self, device: torch.device, generator: torch.Generator) -> Callable[[], object]:
+        network = self._load(device).train()
+        reference, query = self._images(device, generator)
+        images = network.prepare(reference, query, network.working_size(*self.size))
+        parameters = [p for p in network.parameters() if p.requires_grad]
+        if self.recorded:
+            images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
+        dtype = network.autocast_dtype
+
+        def step(*images: Tensor) -> Tensor:
+            for parameter in parameters:
+                parameter.grad = None
+            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                flows = network.levels(*images, **self._iters())
+            error = end_point_errors(flows)
+            error.backward()
+            return error.detach()
+
+        return partial(network.graphs.run, step, images, None) if network.graphs is not None else partial(step, *images)
+
+
+def end_point_errors(flows: list[Tensor]) -> Tensor:
+    """Sum over the levels of the mean distance from flow (1, 1): a loss that costs what a real one does."""
+    return sum((torch.linalg.vector_norm(flow.float() - 1, dim=1).mean() for flow in flows), flows[0].new_zeros(()))
