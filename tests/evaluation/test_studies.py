@@ -8,7 +8,7 @@ import torch
 from gocor.evaluation import open_benchmark
 from gocor.evaluation import studies as module
 from gocor.evaluation.contestants import contestants, find_weights
-from gocor.evaluation.studies import draw_study, study
+from gocor.evaluation.studies import draw_study, run_times, study
 from gocor.models import create_model, save_model
 from gocor.models.weights import UntrainedWarning
 from gocor.modules import GlobalGOCor
@@ -71,7 +71,11 @@ def test_iterations(benchmarks, monkeypatch):
     errors = [of["middlebury"].metrics["aepe"] for of in results.values()]
     assert len(set(errors)) == 2  # each number of iterations gives another flow
     assert rows[0].make() is rows[1].make()  # one network for all
-    files = draw_study(rows, results)
+    times = run_times(rows, benchmarks, repeats=1)
+    assert [list(of) for of in times.values()] == [["middlebury"]] * 2
+    assert all(0 < of["middlebury"] < 60 for of in times.values())
+    assert draw_study(rows, results)["study-middlebury.png"] != draw_study(rows, results, times)["study-middlebury.png"]
+    files = draw_study(rows, results, times)
     assert list(files) == ["study-middlebury.png"]
     assert files["study-middlebury.png"].startswith(b"\x89PNG")
 

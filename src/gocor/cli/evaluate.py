@@ -71,7 +71,7 @@ def evaluate(
     from ..evaluation.benchmarks import open_benchmark
     from ..evaluation.contestants import contestants
     from ..evaluation.reports import AREAS, write_report
-    from ..evaluation.studies import draw_study
+    from ..evaluation.studies import draw_study, run_times
     from ..evaluation.studies import study as study_of
     from ..files import write_bytes_atomically
     from . import check_folder
@@ -97,7 +97,8 @@ def evaluate(
     title = f"{dataset}: {study}" if study else dataset
     command = shlex.join(["gocor", *sys.argv[1:]])
     files = write_report(results, output, title=title, command=command, rules=rules, study=study)
-    for name, content in draw_study(rows, results).items() if study else ():
+    times = run_times(rows, benchmarks) if study == "iterations" else None
+    for name, content in draw_study(rows, results, times).items() if study else ():
         write_bytes_atomically(output / name, content)
         files.append(output / name)
     if sheets:

@@ -34,11 +34,9 @@ class Contestant:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, benchmarks: Mapping[str, Benchmark], **options: Any) -> dict[str, Evaluation]:
-        """`evaluate_all` with its own options; in a study over a number, run times are compared, after a warm-up."""
+        """`evaluate_all` with its own options."""
         note = {"matcher": self.label, **self.note, **options.pop("note", {})}
-        return evaluate_all(
-            self.make(), benchmarks, **self.options, **options, note=note, warm_up="value" in self.about
-        )
+        return evaluate_all(self.make(), benchmarks, **self.options, **options, note=note)
 
 
 def contestants(

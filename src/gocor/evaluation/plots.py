@@ -120,12 +120,9 @@ def draw_metrics(
     lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, float]]]],
     *,
     xlabel: str,
-    seconds: bool = False,
 ) -> bytes:
     """Metrics over a number: a panel a metric, a line a matcher, each given as its x and metrics at them."""
     metrics = list(next(iter(lines.values()))[1][0])
-    if not seconds:
-        metrics = [metric for metric in metrics if metric != "seconds"]
     made, panels = figure(len(metrics), 1, max(6.0, 0.6 + 3.4 * len(metrics)), 3.4)
     for panel, metric in zip(panels.flat, metrics, strict=True):
         for index, (label, (x, values)) in enumerate(lines.items()):
@@ -133,6 +130,8 @@ def draw_metrics(
             panel.plot(x, [scale * value[metric] for value in values], label=label, **style(index))
         names = {"aepe": "AEPE [px]", "seconds": "seconds a pair", "fl": "F1 [%]", "pck-alpha": "PCK-α [%]"}
         panel.set(xlabel=xlabel, title=names.get(metric, f"{metric.upper()} [%]"))
+        if metric == "seconds":
+            panel.set_ylim(0, 1.1 * max(value[metric] for _, values in lines.values() for value in values))
         panel.set_xticks(sorted({value for x, _ in lines.values() for value in x}))
     _legend(made, panels[0, 0])
     return png(made)

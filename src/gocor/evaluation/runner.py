@@ -54,7 +54,6 @@ def evaluate(
     max_size: int | None = None,
     save: PathLike | None = None,
     note: Mapping[str, Any] | None = None,
-    warm_up: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Match the pairs of a data set and score them.
@@ -69,7 +68,6 @@ def evaluate(
         save: folder where the result of each pair is written, whole or not at all, as soon as it is there; those that
             are there already, with the same note and protocol, are not computed again.
         note: what the results depend on beside the data: weights, options.
-        warm_up: match the first pair twice, so that its time holds nothing that is done only once.
         progress: called with the names of the data set and of the pair after each.
 
     Returns:
@@ -96,9 +94,6 @@ def evaluate(
         if done is None:
             original = item.read()
             pair = protocol.prepare(original)
-            if warm_up:
-                match(pair.reference, pair.query)
-                warm_up = False
             start = _now(matcher)
             flow = match(pair.reference, pair.query)
             seconds = _now(matcher) - start

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..bench.timing import compare
 from ..models.network import MatchingNetwork
 from ..models.registry import create_model
 from ..models.weights import UntrainedWarning, choose_device, load_weights
@@ -15,6 +16,8 @@ from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
 from ..modules.initializers import INITIALIZERS, SimpleInitializer, ZeroInitializer, build_initializer
 from ..modules.objective import ReferenceObjective
+from .baselines import network_matcher
+from .benchmarks import Benchmark
 from .contestants import Contestant, find_weights, has_global_layer, load_seeded, stamp
 from .plots import draw_metrics
 from .runner import Evaluation
@@ -79,8 +82,35 @@ def study(
     return found
 
 
-def draw_study(contestants: Sequence[Contestant], results: Mapping[str, Mapping[str, Evaluation]]) -> dict[str, bytes]:
-    """Plots of a study by file name: metrics and run time over what it varies, a file a data set."""
+def run_times(
+    contestants: Sequence[Contestant], benchmarks: Mapping[str, Benchmark], *, repeats: int = 5
+) -> dict[str, dict[str, float]]:
+    """Median seconds of the first pair of each data set, by label and data set; networks take turns, after a warm-up.
+
+    Times of an evaluation are no good for this: contestants run one after the other, and the machine may be busier
+    with one than with the next.
+    """
+    times: dict[str, dict[str, float]] = {contestant.label: {} for contestant in contestants}
+    device = torch.device("cpu")
+    for name, benchmark in benchmarks.items():
+        pair, calls = benchmark.dataset[0], {}
+        for contestant in contestants:
+            network = contestant.make()
+            assert isinstance(network, MatchingNetwork)
+            device = next(network.parameters()).device
+            matcher = network_matcher(network, **contestant.options)
+            calls[contestant.label] = partial(matcher, pair.reference, pair.query)
+        for label, milliseconds in compare(calls, device, repeats).items():
+            times[label][name] = milliseconds / 1e3
+    return times
+
+
+def draw_study(
+    contestants: Sequence[Contestant],
+    results: Mapping[str, Mapping[str, Evaluation]],
+    times: Mapping[str, Mapping[str, float]] | None = None,
+) -> dict[str, bytes]:
+    """Plots of a study by file name: metrics, and run times if given, over what it varies, a file a data set."""
     files = {}
     for name in dict.fromkeys(name for sets in results.values() for name in sets):
         lines: dict[str, tuple[list[float], list[dict[str, float]]]] = {}
@@ -90,9 +120,9 @@ def draw_study(contestants: Sequence[Contestant], results: Mapping[str, Mapping[
             evaluation = results[contestant.label][name]
             x, values = lines.setdefault(contestant.about["line"], ([], []))
             x.append(contestant.about["value"])
-            values.append(evaluation.metrics | {"seconds": evaluation.summary["seconds"]})
+            values.append(evaluation.metrics | ({"seconds": times[contestant.label][name]} if times else {}))
         if lines:
-            files[f"study-{name}.png"] = draw_metrics(lines, xlabel=contestants[0].about["axis"], seconds=True)
+            files[f"study-{name}.png"] = draw_metrics(lines, xlabel=contestants[0].about["axis"])
     return files
 
 
