@@ -3,11 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
-
-WARMUP = 2  # passes before one is recorded: libraries choose algorithms, kernels are compiled
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,20 @@ class GraphCache:
         return recording.output.clone()
 
 
+def warm_up(call: Callable[[], object], times: int = 3) -> None:
+    """Call what will be recorded, on a stream of its own: libraries choose algorithms, kernels are compiled."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(times):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+
+
 def _record(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Recording:
     own = tuple(x.clone() for x in inputs)
     with torch.cuda.device(own[0].device):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARMUP):
-                function(*own)
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up(partial(function, *own))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             output = function(*own)
