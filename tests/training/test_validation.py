@@ -69,7 +69,7 @@ def test_the_picture_shows_the_pair():
 def test_data_sets_are_scored(still, tmp_path):
     write_data_set(tmp_path)
     config = toy_config(tmp_path, eval=[f"manifest={tmp_path / 'pairs.json'}"])
-    scores = dataset_scores(config, ALONE.device)(still)
+    scores = dataset_scores(config)(still)
     assert scores.keys() == {"manifest.aepe", "manifest.pck1", "manifest.pck3", "manifest.pck5"}
     moved = np.zeros((96, 128), bool)  # all but ten rows move by (6, -4); targets outside do not count
     moved[10:, :-6] = True

@@ -112,7 +112,7 @@ def has_global_layer(name: str) -> bool:
     import torch
 
     with torch.device("meta"):
-        return hasattr(create_model(name), "global_matching")
+        return create_model(name).has_global_layer
 
 
 def stamp(name: str, weights: str | None) -> Any:

@@ -23,12 +23,14 @@ class MatchingNetwork(nn.Module, ABC):
             images are resized by area averages and cut to whole numbers. Otherwise they are resized by anti-aliased
             bilinear interpolation.
         name: the name that it was made by, empty where it was put together by hand.
+        has_global_layer: whether it has a global correlation layer, and `iters_global` a meaning.
         autocast_dtype: a 16-bit type to work in, or `None`; flows and GOCor's iterations stay in float32.
         graphs: where forward passes are recorded, see `accelerate`.
     """
 
     pyramid: nn.Module
     name = ""
+    has_global_layer = True
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 

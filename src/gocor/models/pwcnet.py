@@ -26,6 +26,8 @@ class PWCNet(MatchingNetwork):
         published: see `MatchingNetwork`.
     """
 
+    has_global_layer = False
+
     def __init__(
         self,
         correlations: Sequence[nn.Module],

@@ -77,7 +77,7 @@ def train(
         if sources is None:
             sources, skipped = _opened(config, group.device)
         if evaluate is None and config.eval:
-            evaluate = dataset_scores(config, group.device)
+            evaluate = dataset_scores(config)
         log = None
         if group.main:
             folder.mkdir(parents=True, exist_ok=True)

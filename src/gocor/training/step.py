@@ -1,6 +1,7 @@
 """One training step as a function of fixed tensors: the same code runs eagerly and inside a CUDA graph."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,6 @@ from torch.utils.checkpoint import checkpoint
 from ..data.synthetic.batch import PairBatch
 from ..models.matching_layers import GlobalMatching, LocalMatching
 from ..models.network import MatchingNetwork
-from ..models.pwcnet import PWCNet
 from .config import TrainConfig
 from .distributed import Group
 from .losses import end_point_error, known_pixels, loss_rule, multi_level_loss
@@ -125,10 +125,9 @@ class TrainStep:
         images = self.network.prepare(self.buffers.reference, self.buffers.query, self.network.working_size(*self.size))
         if uses_channels_last(self.config, self.group.device):
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
-        iters_global = None if isinstance(self.network, PWCNet) else self.config.iters_global
         dtype = self.autocast_dtype
         with torch.autocast(self.group.device.type, dtype=dtype, enabled=dtype is not None):
-            return self.network.levels(*images, iters_local=self.config.iters_local, iters_global=iters_global)
+            return self.network.levels(*images, **iterations(self.network, self.config))
 
     def fine_error(self, flow: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
         """Sum of the finest level's end-point errors, in pixels of the images."""
@@ -157,6 +156,12 @@ def autocast_dtype(config: TrainConfig, device: torch.device) -> torch.dtype | N
     """The 16-bit type that a run's networks work in, `None` for float32."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if bf16 else None
+
+
+def iterations(network: MatchingNetwork, config: TrainConfig) -> dict[str, Any]:
+    """Numbers of GOCor's iterations in training, as networks take them."""
+    iters_global = config.iters_global if network.has_global_layer else None
+    return {"iters_local": config.iters_local, "iters_global": iters_global}
 
 
 def uses_channels_last(config: TrainConfig, device: torch.device) -> bool:

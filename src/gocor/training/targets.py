@@ -6,6 +6,7 @@ from torch import Tensor
 from ..models.basenet import SIDE, BaseNet
 from ..models.glunet import GLUNet
 from ..models.network import MatchingNetwork
+from ..ops.warp import scale_flow
 
 # Neighbouring pixels whose flows differ by more (pixels) lie on two surfaces. A zoom by 3 differs by 2 at most.
 SAME_SURFACE = 2.0
@@ -56,8 +57,7 @@ def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[
     weight = weight * ((values - anchor).square().sum(2, keepdim=True) <= SAME_SURFACE**2)
     total = weight.sum(0)
     mean = (weight * values).sum(0) / torch.where(total > 0, total, 1.0)
-    scaled = torch.cat([mean[:, :1] * (unit[1] / width), mean[:, 1:] * (unit[0] / height)], 1)
-    return scaled, total > 0
+    return scale_flow(mean, unit[1] / width, unit[0] / height), total > 0
 
 
 def _between(old: int, new: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:

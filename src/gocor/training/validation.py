@@ -8,14 +8,13 @@ from torch import Tensor
 
 from ..data.synthetic.batch import PairBatch
 from ..models.network import MatchingNetwork
-from ..models.pwcnet import PWCNet
 from ..ops.warp import warp
 from ..viz import flow_scale, flow_to_color
 from .config import TrainConfig
 from .distributed import Group
 from .losses import end_point_error
 from .sources import PairSource, open_datasets
-from .step import autocast_dtype
+from .step import autocast_dtype, iterations
 
 Picture = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 Evaluate = Callable[[MatchingNetwork], dict[str, float]]  # a network in evaluation mode → its scores by name
@@ -41,14 +40,13 @@ def validate(
     """
     network.eval()
     network.autocast_dtype = autocast_dtype(config, group.device)
-    iters_global = None if isinstance(network, PWCNet) else config.iters_global
     sums = torch.zeros(2 + len(THRESHOLDS), device=group.device, dtype=torch.float32)
     picture: Picture = np.zeros((0, 0, 3), np.uint8)
     batch = min(config.batch, max(config.validation_pairs, group.world_size))
     for index in range(max(1, config.validation_pairs // batch)):
         pairs = source.batch(index, batch, rank=group.rank, world_size=group.world_size)
         pairs = pairs.to(group.device)
-        flow = network(pairs.reference, pairs.query, iters_local=config.iters_local, iters_global=iters_global)
+        flow = network(pairs.reference, pairs.query, **iterations(network, config))
         error = end_point_error(flow, pairs.flow)
         hits = [((error <= t) & pairs.valid).sum() for t in THRESHOLDS]
         sums += torch.stack([torch.where(pairs.valid, error, 0.0).sum(), pairs.valid.sum(), *hits])
@@ -61,37 +59,24 @@ def validate(
     }, picture
 
 
-def dataset_scores(config: TrainConfig, device: torch.device) -> Evaluate:
+def dataset_scores(config: TrainConfig) -> Evaluate:
     """What scores a network on the data sets of `config.eval`: `NAME.aepe`, and `NAME.pck1`, … in percent.
 
     Means over pairs, of points whose target is inside the query, with the iterations that the network trains with.
     """
-    from ..evaluation.metrics import endpoint_errors, ratios, sums
+    from ..evaluation import evaluate
 
     datasets = open_datasets(config.eval)
 
-    @torch.no_grad()
-    def evaluate(network: MatchingNetwork) -> dict[str, float]:
-        scores: dict[str, float] = {}
-        iters_global = None if isinstance(network, PWCNet) else config.iters_global
+    def scores(network: MatchingNetwork) -> dict[str, float]:
+        found: dict[str, float] = {}
         for name, dataset in datasets.items():
-            found = []
-            for pair in dataset:
-                images = (
-                    torch.from_numpy(x).to(device).permute(2, 0, 1)[None].float() for x in (pair.reference, pair.query)
-                )
-                flow = network(*images, iters_local=config.iters_local, iters_global=iters_global)[0]
-                errors = endpoint_errors(pair, flow.permute(1, 2, 0).float().cpu().numpy())
-                if errors.error.size:
-                    found.append(ratios(sums(errors.error, errors.length)))
-            means = {
-                key: float(np.mean([one[key] for one in found])) for key in ("aepe", *(f"pck-{t}" for t in THRESHOLDS))
-            }
-            scores[f"{name}.aepe"] = means["aepe"]
-            scores |= {f"{name}.pck{t}": 100 * means[f"pck-{t}"] for t in THRESHOLDS}
-        return scores
+            means = evaluate(network, dataset, **iterations(network, config)).summary["regions"]["all"]["pair"]
+            found[f"{name}.aepe"] = means["aepe"]
+            found |= {f"{name}.pck{t}": 100 * means[f"pck-{t}"] for t in THRESHOLDS}
+        return found
 
-    return evaluate
+    return scores
 
 
 def draw_pairs(pairs: PairBatch, flow: Tensor) -> Picture:

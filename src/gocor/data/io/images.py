@@ -36,7 +36,7 @@ def read_image(path: PathLike) -> NDArray[np.uint8]:
     """
     data = read_bytes(path)
     try:
-        pixels = _turned(*decode(data))
+        pixels = upright(*decode(data))
         if pixels.dtype.kind == "f":
             pixels = np.clip(np.nan_to_num(pixels, nan=0.0), 0, 1)
         if pixels.ndim == 3 and pixels.shape[2] in (3, 4):
@@ -139,7 +139,7 @@ def _premultiplied(pixels: NDArray[Any]) -> bool:
     return rgba and bool((pixels[..., :3] <= pixels[..., 3:]).all())
 
 
-def _turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+def upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     """The picture upright, from EXIF's orientation 1 to 8."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...files import PathLike, read_bytes
 from ...ops.checks import check_count
 from ..io import to_rgb
-from ..io.images import _turned, decode
+from ..io.images import decode, upright
 
 SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".jp2", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -83,7 +83,7 @@ def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
 
 def read_pixels(file: ImageFile) -> NDArray[Any]:
     """An image upright, `(H, W)` or `(H, W, C)` in the order RGB(A), of whatever type it is stored in."""
-    pixels = _turned(*decode(file.read()))
+    pixels = upright(*decode(file.read()))
     return pixels[..., [2, 1, 0, 3][: pixels.shape[2]]] if pixels.ndim == 3 and pixels.shape[2] in (3, 4) else pixels
 
 
