@@ -68,6 +68,13 @@ def test_sheets_with_and_without_gocor():
     assert without.std() > 10
 
 
+def test_sheets_show_what_the_options_give():
+    pair, matchers = dense_pair(), {"dis": dis, "GOCor": create_model("glunet-gocor-tiny")}
+    usual = draw_sheet(pair, matchers)
+    assert draw_sheet(pair, matchers, options={"GOCor": {}}) == usual
+    assert draw_sheet(pair, matchers, options={"GOCor": {"iters_local": 0, "iters_global": 0}}) != usual
+
+
 def test_a_sheet_of_sparse_points(tmp_path):
     pair = open_dataset("eth3d", write_sample("eth3d", tmp_path))[0]
     assert np.allclose(pair.points[:, 2:] - pair.points[:, :2], SHIFT)

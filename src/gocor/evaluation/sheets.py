@@ -44,6 +44,7 @@ def draw_sheet(
     pair: Pair,
     matchers: Mapping[str, Matcher | MatchingNetwork],
     *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     pixel: tuple[float, float] | None = None,
 ) -> bytes:
     """A sheet as PNG.
@@ -54,6 +55,7 @@ def draw_sheet(
     Args:
         pair: images and ground truth.
         matchers: two, by name: usually one with plain correlation and one with GOCor.
+        options: of networks, by name, see `network_matcher`.
         pixel: `(x, y)` in the reference; by default the one of `choose_pixel`.
     """
     if len(matchers) != 2:
@@ -63,9 +65,11 @@ def draw_sheet(
     if not (0 <= chosen[0] <= width - 1 and 0 <= chosen[1] <= height - 1):
         raise ValueError(f"the pixel {chosen} is outside the reference, which has {width}×{height} pixels")
     flows = {
-        name: (network_matcher(matcher) if isinstance(matcher, MatchingNetwork) else matcher)(
-            pair.reference, pair.query
-        )
+        name: (
+            network_matcher(matcher, **(options or {}).get(name, {}))
+            if isinstance(matcher, MatchingNetwork)
+            else matcher
+        )(pair.reference, pair.query)
         for name, matcher in matchers.items()
     }
     networks = [matcher for matcher in matchers.values() if isinstance(matcher, MatchingNetwork)]
@@ -100,12 +104,14 @@ def write_sheets(
 ) -> list[Path]:
     """Sheets of `count` pairs of each data set, evenly spread; returns their paths."""
     matchers = {contestant.label: contestant.make() for contestant in contestants}
+    options = {contestant.label: contestant.options for contestant in contestants}
     place, files = Path(folder), []
     place.mkdir(parents=True, exist_ok=True)
     for name, (dataset, protocol) in benchmarks.items():
         for index, item in enumerate(dataset.spread(count).items):
             path = place / f"{name}-{index:03d}.png"
-            write_bytes_atomically(path, draw_sheet(protocol.prepare(item.read()), matchers, pixel=pixel))
+            sheet = draw_sheet(protocol.prepare(item.read()), matchers, options=options, pixel=pixel)
+            write_bytes_atomically(path, sheet)
             files.append(path)
     return files
 
