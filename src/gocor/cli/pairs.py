@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.io.images import READABLE
 from ..files import read_bytes
 
-IMAGES = {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
 SHOWN_NAMES = 3  # in an error
 
 
@@ -59,7 +59,7 @@ def _images(folder: Path) -> dict[str, Path]:
     """Image files of a folder by their names without suffix."""
     images: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file():
+        if path.suffix.lower() in READABLE and not path.name.startswith(".") and path.is_file():
             if path.stem in images:
                 raise ValueError(f"{images[path.stem]} and {path.name} have one name: images are paired by it")
             images[path.stem] = path

@@ -7,9 +7,8 @@ import numpy as np
 
 from ...files import PathLike
 from ..io import read_flow, read_image
+from ..io.images import READABLE
 from .pair import Mask
-
-IMAGES = (".png", ".ppm", ".jpg", ".jpeg", ".pgm", ".bmp", ".webp", ".tif", ".tiff")
 
 
 class MissingDataError(FileNotFoundError):
@@ -59,7 +58,7 @@ class Layout:
 
 def image_in(folder: Path, stem: str) -> Path | None:
     """An image file by its name without suffix."""
-    return next((path for suffix in IMAGES if (path := folder / f"{stem}{suffix}").is_file()), None)
+    return next((path for suffix in READABLE if (path := folder / f"{stem}{suffix}").is_file()), None)
 
 
 def load_flow(path: PathLike) -> tuple[np.ndarray, Mask]:

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 
 from ...files import PathLike, read_bytes, write_bytes_atomically
 
+# Of files that are taken for images in a folder; where one image is there in several, the first wins.
+READABLE = (
+    ".png", ".ppm", ".jpg", ".jpeg", ".pgm", ".bmp", ".webp", ".tif", ".tiff", ".jp2", ".pbm", ".pnm",
+)  # fmt: skip
 WRITABLE = (".png", ".jpg", ".jpeg")
 CUT_SHORT = "the file is cut short, copy or download it again"
 DAMAGED = "the file is damaged, copy or download it again"

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from ...files import PathLike, read_bytes
 from ...ops.checks import check_count
 from ..io import to_rgb
-from ..io.images import decode, upright
-
-SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".jp2", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+from ..io.images import READABLE, decode, upright
 
 T = TypeVar("T")
 
@@ -66,9 +64,9 @@ def _list_one(source: Path) -> list[ImageFile]:
         raise ValueError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
     # What other systems leave in archives and folders begins with a dot, or lies in such a folder.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
-    found = sorted(name for name in kept if Path(name).suffix.lower() in SUFFIXES)
+    found = sorted(name for name in kept if Path(name).suffix.lower() in READABLE)
     if not found:
-        raise ValueError(f"{source} has no image files ({', '.join(sorted(SUFFIXES))}): give a folder or zip of images")
+        raise ValueError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
     return [ImageFile(source, name, archive) for name in found]
 
 
