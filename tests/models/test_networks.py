@@ -52,6 +52,16 @@ def test_trains(name, device):
 
 
 @every_tiny
+def test_the_coarsest_levels_alone(name, device):
+    network = create_model(name).to(device)
+    inputs = network.prepare(*images(device, (64, 64), (64, 64)), network.working_size(64, 64))
+    with torch.inference_mode():
+        flows = network.levels(*inputs)
+        for count in range(1, len(flows) + 1):
+            torch.testing.assert_close(network.levels(*inputs, count=count), flows[:count], rtol=1e-4, atol=1e-4)
+
+
+@every_tiny
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.4), (torch.float16, 0.05)])
 def test_sixteen_bit_autocast_stays_close(name, dtype, bound, device):
     """With random weights, which amplify every rounding; trained networks stay closer."""

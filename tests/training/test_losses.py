@@ -25,7 +25,7 @@ def test_means(levels):
     flows, targets = levels
     counts = known_pixels(targets)
     assert counts.tolist() == [2, 3]
-    loss = multi_level_loss(flows, targets, LossRule((0.25, 0.75)), counts)
+    loss = multi_level_loss(flows, targets, LossRule((0.25, 0.75), (1, 1)), counts)
     assert loss.item() == pytest.approx(0.25 * (5 + 1) / 2 + 0.75 * (0 + 10 + 2) / 3)
 
 
@@ -33,24 +33,24 @@ def test_published_sums(levels):
     """(1/B) Σ_samples Σ_pixels; with unknown pixels, the known ones stand in for them."""
     flows, targets = levels
     known = [(target, torch.ones_like(mask)) for target, mask in targets]
-    loss = multi_level_loss(flows, known, LossRule((0.32, 0.08), sums=True), known_pixels(known))
+    loss = multi_level_loss(flows, known, LossRule((0.32, 0.08), (1, 1), sums=True), known_pixels(known))
     assert loss.item() == pytest.approx(0.32 * (5 + 1) / 2 + 0.08 * (0 + 10 + 2 + 0) / 2)
-    loss = multi_level_loss(flows, targets, LossRule((0.32, 0.08), sums=True), known_pixels(targets))
+    loss = multi_level_loss(flows, targets, LossRule((0.32, 0.08), (1, 1), sums=True), known_pixels(targets))
     assert loss.item() == pytest.approx(0.32 * (5 + 1) / 2 + 0.08 * 2 * (0 + 10 + 2) / 3)
 
 
 def test_robust(levels):
     flows, targets = levels
-    rule = LossRule((1.0, 0.0), exponent=0.4, epsilon=0.01)
+    rule = LossRule((1.0, 2.0), (0.4, 1), epsilon=0.01)
     loss = multi_level_loss(flows, targets, rule, known_pixels(targets))
-    assert loss.item() == pytest.approx((5.01**0.4 + 1.01**0.4) / 2)
+    assert loss.item() == pytest.approx((5.01**0.4 + 1.01**0.4) / 2 + 2 * (0 + 10 + 2) / 3)
 
 
 def test_losses_of_parts_add_up(levels):
     """Divided by the counts of all parts, as processes do that share a batch."""
     flows, targets = levels
     counts = known_pixels(targets)
-    rule = LossRule((0.2, 0.8))
+    rule = LossRule((0.2, 0.8), (1, 0.7))
     parts = [
         multi_level_loss(
             [flow[i : i + 1] for flow in flows], [(t[i : i + 1], k[i : i + 1]) for t, k in targets], rule, counts
@@ -64,7 +64,7 @@ def test_no_known_pixel_is_no_loss_and_a_finite_gradient(levels):
     flows, targets = levels
     flows = [flow.requires_grad_() for flow in flows]
     none = [(target, torch.zeros_like(known)) for target, known in targets]
-    loss = multi_level_loss(flows, none, LossRule((1.0, 1.0)), known_pixels(none))
+    loss = multi_level_loss(flows, none, LossRule((1.0, 1.0), (1, 1)), known_pixels(none))
     loss.backward()
     assert loss.item() == 0
     assert all((flow.grad == 0).all() for flow in flows)
@@ -82,3 +82,25 @@ def test_weights_of_the_presets():
     assert own.weights == (1, 2, 3)
     with pytest.raises(ValueError, match="has 5 levels, level_weights has 3"):
         loss_rule(make_config({"data": ["p"], "level_weights": [1, 2, 3]}), pwcnet, 5)
+
+
+def test_levels_that_do_not_count_are_left_out():
+    network = create_model("glunet-gocor-tiny")
+    options = {"data": ["p"], "robust_exponent": [1, 0.9, 0.8, 0.7]}
+    assert loss_rule(make_config(options), network, 4).exponents == (1, 0.9, 0.8, 0.7)
+    rule = loss_rule(make_config(options | {"level_weights": [0, 0.5, 0, 0]}), network, 4)
+    assert rule.weights == (0, 0.5)
+    assert rule.exponents == (1, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"level_weights": [1, 2]}, "has 4 levels, level_weights has 2"),
+        ({"robust_exponent": [1, 2]}, "has 4 levels, robust_exponent has 2"),
+        ({"level_weights": [0, 0, 0, 0]}, "must not all be zero"),
+    ],
+)
+def test_rules_that_do_not_fit_the_network(option, message):
+    with pytest.raises(ValueError, match=message):
+        loss_rule(make_config({"data": ["p"]} | option), create_model("glunet-gocor-tiny"), 4)

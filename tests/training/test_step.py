@@ -52,6 +52,16 @@ def test_a_step_moves_what_is_trained_and_the_average_half_of_it(tmp_path):
     assert metrics["grad_norm"] > 0
 
 
+def test_levels_without_weight_are_not_trained(tmp_path):
+    step = make_step(tmp_path, "glunet-gocor-tiny", level_weights=[0.5, 0.5, 0, 0])
+    start = {name: p.detach().clone() for name, p in step.network.named_parameters()}
+    take(step, Toy().batch(0, 2))
+    moved = {name for name, now in step.network.named_parameters() if not torch.equal(now, start[name])}
+    assert any(name.startswith("decoder3") for name in moved)
+    assert not any(name.startswith(("decoder1", "decoder2", "context1", "upflow2", "upfeat2")) for name in moved)
+    assert 0 < step.read()["epe"] < 100
+
+
 def test_the_error_is_in_pixels_of_the_images(tmp_path):
     """A network that answers no motion is off by the motion, whatever the size that it works at (256 here)."""
     step = make_step(tmp_path, "basenet-gocor-tiny")

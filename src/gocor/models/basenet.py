@@ -57,17 +57,27 @@ class BaseNet(MatchingNetwork):
         resized = (resize_image(x, size, published=self.published) for x in (reference, query))
         return tuple(normalize_for_vgg(image) for image in resized)
 
-    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+    def levels(
+        self,
+        *inputs: Tensor,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        count: int | None = None,
+    ) -> list[Tensor]:
         """Normalised images `(B, 3, 256, 256)` → flows at 16×16, 32×32 and 64×64, all in pixels of 256×256."""
         (reference2, reference3, reference4), (query2, query3, query4) = (self.pyramid(x, (2, 3, 4)) for x in inputs)
         volume = self.global_matching(reference4, query4, iters_global)
         start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
         flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+        if count == 1:
+            return [flow4]
 
         up_flow = upsample(flow4, reference3.shape[2:])
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         flow3 = residual + up_flow
+        if count == 2:
+            return [flow4, flow3]
 
         up_flow = upsample(flow3, reference2.shape[2:])
         volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)

@@ -73,12 +73,20 @@ class GLUNet(MatchingNetwork):
         ]
         return tuple(normalize_for_vgg(image) for image in pairs)
 
-    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+    def levels(
+        self,
+        *inputs: Tensor,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        count: int | None = None,
+    ) -> list[Tensor]:
         """Normalised images, `(B, 3, H, W)` twice and `(B, 3, 256, 256)` twice → flows of the four levels.
 
         The first two (16×16 and 32×32) are in pixels of 256×256, the last two (1/8 and 1/4) in pixels of H×W.
         """
         flow4, flow3 = self._coarse(inputs[2], inputs[3], iters_local, iters_global)
+        if count is not None and count <= 2:
+            return [flow4, flow3][:count]
         height, width = inputs[0].shape[2:]
         (reference2, reference3), (query2, query3) = (self.pyramid(image, (2, 3)) for image in inputs[:2])
         up_flow = scale_flow(upsample(flow3, reference3.shape[2:]), width / SIDE, height / SIDE)
@@ -88,6 +96,8 @@ class GLUNet(MatchingNetwork):
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder2(torch.cat([volume, up_flow], 1))
         flow2 = residual + up_flow
+        if count == 3:
+            return [flow4, flow3, flow2]
 
         up_flow = self.upflow2(flow2)
         volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)

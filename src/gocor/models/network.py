@@ -131,8 +131,14 @@ class MatchingNetwork(nn.Module, ABC):
         """Images in [0, 255] → what `levels` takes, at the working size."""
 
     @abstractmethod
-    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
-        """Flows of every level, coarse to fine, each in pixels of the input that its level belongs to."""
+    def levels(
+        self,
+        *inputs: Tensor,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        count: int | None = None,
+    ) -> list[Tensor]:
+        """Flows of every level, or of the `count` coarsest, coarse to fine, each in pixels of its level's input."""
 
 
 def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:

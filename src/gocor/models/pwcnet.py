@@ -62,13 +62,19 @@ class PWCNet(MatchingNetwork):
         resize = _resize_bytes if self.published else partial(resize_image, published=False)
         return tuple(resize(image, size).flip(1) / 255 for image in (reference, query))
 
-    def levels(self, *inputs: Tensor, iters_local: int | None = None, iters_global: int | None = None) -> list[Tensor]:
+    def levels(
+        self,
+        *inputs: Tensor,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        count: int | None = None,
+    ) -> list[Tensor]:
         """Images `(B, 3, H, W)` → flows at 1/64, 1/32, 1/16, 1/8 and 1/4, all in pixels of the full resolution."""
         if iters_global is not None:
             raise ValueError("PWC-Net has no global correlation layer: iters_global must be None")
         reference, query = (self.pyramid(image)[:0:-1] for image in inputs)  # levels 6 to 2
         flows, flow, features = [], inputs[0].new_empty(0), inputs[0].new_empty(0)
-        for index, (f_reference, f_query) in enumerate(zip(reference, query, strict=True)):
+        for index, (f_reference, f_query) in enumerate(zip(reference[:count], query[:count], strict=True)):
             if index == 0:
                 x = self.matching[0](f_reference, f_query, iters_local)
             else:
@@ -78,7 +84,8 @@ class PWCNet(MatchingNetwork):
                 x = torch.cat([volume, f_reference, flow, features], 1)
             features, flow = self.decoders[index](x)
             flows.append(flow)
-        flows[-1] = flow + self.context(features)
+        if len(flows) == len(reference):
+            flows[-1] = flow + self.context(features)
         return [FLOW_SCALE * flow for flow in flows]
 
 

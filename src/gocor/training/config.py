@@ -44,8 +44,9 @@ class TrainConfig:
         schedule_by: whether the schedule's progress is step/steps, or the larger of that and minutes/time_limit.
         loss: `"mean"`: mean end-point error of each level, fine levels weigh more; `"published"`: sums over pixels with
             the paper's weights.
-        level_weights: in place of those of `loss`, coarse to fine.
-        robust_exponent: q of (e + ε)^q, which each pixel's error e counts by; 1 is the error itself.
+        level_weights: in place of those of `loss`, coarse to fine. Levels after the last that is not zero are left out.
+        robust_exponent: q of (e + ε)^q, which each pixel's error e counts by, one for all levels or for each; 1 is the
+            error itself.
         robust_epsilon: ε of the same, in pixels.
         count_occluded: whether pixels that the query has inside but hidden count.
         lr: highest learning rate.
@@ -92,7 +93,7 @@ class TrainConfig:
 
     loss: Literal["mean", "published"] = "mean"
     level_weights: tuple[float, ...] = ()
-    robust_exponent: float = 1.0
+    robust_exponent: tuple[float, ...] = (1.0,)
     robust_epsilon: float = 0.01
     count_occluded: bool = True
 
@@ -131,8 +132,10 @@ class TrainConfig:
             _check(name, getattr(self, name), at_least=1)
         for name in ("seed", "iters_local", "iters_global", "weight_decay", "clip", "robust_epsilon"):
             _check(name, getattr(self, name), at_least=0)
-        for name in ("lr", "checkpoint_minutes", "robust_exponent", "gamma"):
+        for name in ("lr", "checkpoint_minutes", "gamma"):
             _check(name, getattr(self, name), above=0)
+        for exponent in self.robust_exponent:
+            _check("robust_exponent", exponent, above=0)
         for name in ("warmup", "ema", *("milestones",) * bool(self.milestones)):
             values = getattr(self, name)
             for value in values if isinstance(values, tuple) else (values,):

@@ -20,20 +20,23 @@ class LossRule:
 
     Attributes:
         weights: of the levels, coarse to fine.
+        exponents: q of (e + ε)^q at each level; 1 for the error e itself.
         sums: whether a level counts by the sum over its pixels (of one sample, known pixels standing in for unknown
             ones) or by their mean.
-        exponent: q of (e + ε)^q; 1 for the error e itself.
         epsilon: ε of the same.
     """
 
     weights: tuple[float, ...]
+    exponents: tuple[float, ...]
     sums: bool = False
-    exponent: float = 1.0
     epsilon: float = 0.01
 
 
 def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> LossRule:
-    """The rule that a run asks for. PWC-Net's published loss counts flow in units of 20 pixels."""
+    """The rule that a run asks for, up to the finest level that counts.
+
+    PWC-Net's published loss counts flow in units of 20 pixels.
+    """
     published = config.loss == "published"
     unit = FLOW_SCALE if isinstance(network, PWCNet) else 1
     weights = tuple(w / unit for w in PUBLISHED[:levels]) if published else OURS[levels]
@@ -41,7 +44,15 @@ def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> Los
         if len(config.level_weights) != levels:
             raise ValueError(f"{network.name} has {levels} levels, level_weights has {len(config.level_weights)}")
         weights = config.level_weights
-    return LossRule(weights, published, config.robust_exponent, config.robust_epsilon)
+    exponents = config.robust_exponent
+    if len(exponents) == 1:
+        exponents *= levels
+    elif len(exponents) != levels:
+        raise ValueError(f"{network.name} has {levels} levels, robust_exponent has {len(exponents)}")
+    count = max((i for i, weight in enumerate(weights, 1) if weight), default=0)
+    if not count:
+        raise ValueError("level_weights must not all be zero")
+    return LossRule(weights[:count], exponents[:count], published, config.robust_epsilon)
 
 
 def end_point_error(flow: Tensor, target: Tensor) -> Tensor:
@@ -63,10 +74,12 @@ def multi_level_loss(
             that the sum of their losses is the loss of all pairs.
     """
     loss = flows[0].new_zeros((), dtype=torch.float32)
-    for flow, (target, known), weight, count in zip(flows, targets, rule.weights, counts.unbind(), strict=True):
+    for flow, (target, known), weight, exponent, count in zip(
+        flows, targets, rule.weights, rule.exponents, counts.unbind(), strict=True
+    ):
         error = end_point_error(flow, target)
-        if rule.exponent != 1:
-            error = (error + rule.epsilon) ** rule.exponent
+        if exponent != 1:
+            error = (error + rule.epsilon) ** exponent
         scale = weight * (flow.shape[2] * flow.shape[3] if rule.sums else 1)
         # An unknown pixel adds nothing; a network's NaN must not pass through it either, but one elsewhere must.
         loss = loss + scale * torch.where(known, error, 0.0).sum() / count.clamp(min=1)

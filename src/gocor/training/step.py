@@ -57,8 +57,9 @@ class TrainStep:
         device = group.device
         self.network, self.average, self.config, self.group = network, average, config, group
         self.size = height, width
-        self.units = level_units(network, self.size)
-        self.rule = loss_rule(config, network, len(self.units))
+        units = level_units(network, self.size)
+        self.rule = loss_rule(config, network, len(units))
+        self.units = units[: len(self.rule.weights)]
         self.autocast_dtype = autocast_dtype(config, device)
         self.buffers = Buffers(
             reference=torch.zeros(batch, 3, height, width, device=device),
@@ -121,13 +122,13 @@ class TrainStep:
             self.skipped.add_(failed)
 
     def forward(self) -> list[Tensor]:
-        """Flows of all levels."""
+        """Flows of the levels that count."""
         images = self.network.prepare(self.buffers.reference, self.buffers.query, self.network.working_size(*self.size))
         if uses_channels_last(self.config, self.group.device):
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
         dtype = self.autocast_dtype
         with torch.autocast(self.group.device.type, dtype=dtype, enabled=dtype is not None):
-            return self.network.levels(*images, **iterations(self.network, self.config))
+            return self.network.levels(*images, **iterations(self.network, self.config), count=len(self.units))
 
     def fine_error(self, flow: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
         """Sum of the finest level's end-point errors, in pixels of the images."""

@@ -19,19 +19,27 @@ PUBLISHED_MOTIONS = (
 
 # Wide baselines, and among them small motions, as between frames of a video and the two images of a stereo camera.
 WIDE_MOTIONS = (
-    Motion(weight=0.30, corners=0.62, strength=(0.1, 1), bend=0.05, bend_share=0.33),
+    Motion(weight=0.18, corners=0.62, strength=(0.1, 1), bend=0.05, bend_share=0.33),
     Motion(
-        weight=0.13, rotation=25, zoom=0.4, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
+        weight=0.08, rotation=25, zoom=0.4, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
         bend=0.05, bend_share=0.33,
     ),
+    # Turned and zoomed.
     Motion(
-        weight=0.07, rotation=60, zoom=0.75, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
-        bend=0.05, bend_share=0.33,
+        weight=0.12, rotation=100, zoom=1.0, stretch=(0.85, 1.15), stretch_angle=90, shear=0.1, shift=0.3, corners=0.12,
+        strength=(0.2, 1), bend=0.03, bend_share=0.33,
     ),
-    Motion(weight=0.20, plate=0.2, strength=(0.1, 1), bend=0.05, bend_share=0.33),
+    # Seen from the side.
+    Motion(
+        weight=0.08, rotation=45, zoom=0.25, stretch=(0.3, 1.3), stretch_angle=90, shift=0.3, corners=0.25,
+        strength=(0.3, 1),
+    ),
+    # Little in common, as in the pictures of a panorama.
+    Motion(weight=0.12, rotation=25, zoom=0.25, shear=0.1, shift=1.7, corners=0.25, strength=(0.3, 1)),
+    Motion(weight=0.10, plate=0.2, strength=(0.1, 1), bend=0.05, bend_share=0.33),
     Motion(weight=0.18, rotation=4, zoom=0.06, shear=0.04, shift=0.12, corners=0.06, strength=(0.05, 1), bend=0.03),
     Motion(
-        weight=0.12, zoom=0.12, shear=0.2, shift=0.35, horizontal=True, strength=(0.05, 1), bend=0.08, bend_share=0.7,
+        weight=0.14, zoom=0.12, shear=0.2, shift=0.35, horizontal=True, strength=(0.05, 1), bend=0.08, bend_share=0.7,
     ),
 )  # fmt: skip
 
