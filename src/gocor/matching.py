@@ -138,6 +138,7 @@ def match(
     device: str | torch.device = "auto",
     iters_local: int | None = None,
     iters_global: int | None = None,
+    min_size: int | None = None,
     max_size: int | None = MAX_SIZE,
     batch_size: int = 4,
 ) -> Any:
@@ -152,7 +153,9 @@ def match(
         device: see `load_model`; only for a network by name.
         iters_local: iterations of local GOCor layers, in place of their own.
         iters_global: iterations of the global GOCor layer, in place of its own.
-        max_size: upper bound of the longer side that the network works at, `None` for the images' own size. Memory
+        min_size: lower bound of the longer side that the network works at, in place of its own; 0 for none. Enlarging
+            small images makes their flow finer, and takes longer.
+        max_size: upper bound of the same, `None` for the images' own size. Memory
             grows with its square; the flow is returned at the reference's own resolution whatever it is.
         batch_size: pairs of equal sizes that are matched at once.
 
@@ -165,7 +168,7 @@ def match(
     pairs = list(zip(reference, query, strict=True)) if many else [(reference, query)]
     check_count("batch_size", batch_size, minimum=1)
     network = model if isinstance(model, MatchingNetwork) else load_model(model, weights, device=choose_device(device))
-    options = {"iters_local": iters_local, "iters_global": iters_global, "max_size": max_size}
+    options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
     results = list(match_stream(pairs, network, batch_size=batch_size, **options))
     return results if many else results[0]
 
@@ -213,6 +216,7 @@ def _match_batch(
     *,
     iters_local: int | None = None,
     iters_global: int | None = None,
+    min_size: int | None = None,
     max_size: int | None = MAX_SIZE,
 ) -> list[MatchResult]:
     """Match pairs that all have the same two sizes."""
@@ -224,7 +228,7 @@ def _match_batch(
         .to(parameter.dtype)
         for i in (0, 1)
     )
-    options = {"iters_local": iters_local, "iters_global": iters_global, "max_size": max_size}
+    options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
     training = network.training
     network.eval()
     try:

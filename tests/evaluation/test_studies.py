@@ -51,8 +51,8 @@ def test_wrong_contestants(tmp_path):
 
 def test_networks_without_a_global_layer_keep_to_none():
     glunet, pwcnet = contestants(["glunet-gocor-tiny", "pwcnet-gocor-tiny"], iters_global=2, iters_local=1)
-    assert glunet.options == {"iters_local": 1, "iters_global": 2, "max_size": None}
-    assert pwcnet.options == {"iters_local": 1, "max_size": None}
+    assert glunet.options == {"iters_local": 1, "iters_global": 2, "min_size": None, "max_size": None}
+    assert pwcnet.options == {"iters_local": 1, "min_size": None, "max_size": None}
     with pytest.raises(ValueError, match="with a global layer, and none is asked for"):
         contestants(["pwcnet-gocor-tiny"], iters_global=2)
     with pytest.raises(ValueError, match="iters_local is an option of networks"):
@@ -64,7 +64,7 @@ def test_iterations(benchmarks, monkeypatch):
     monkeypatch.setattr(module, "GLOBAL_ITERS", (1,))
     both = study("iterations", ["basenet-gocor-tiny"], weights="none", device="cpu")
     assert [row.label for row in both] == [f"basenet-gocor-tiny, {n}" for n in ("0 local", "2 local", "1 global")]
-    assert [row.options for row in both][2] == {"max_size": None, "iters_global": 1}
+    assert [row.options for row in both][2] == {"min_size": None, "max_size": None, "iters_global": 1}
     rows = study("iterations", ["pwcnet-gocor-tiny"], weights="none", device="cpu")
     assert [row.label for row in rows] == ["pwcnet-gocor-tiny, 0 local", "pwcnet-gocor-tiny, 2 local"]
     results = {row.label: row.run(benchmarks) for row in rows}

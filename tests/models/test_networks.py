@@ -99,15 +99,37 @@ def test_iterations_can_be_changed_per_call(name):
                 network(reference, query, iters_global=3)
 
 
-def test_max_size_bounds_the_working_size():
+@pytest.mark.parametrize(
+    ("own", "options", "expected"),
+    [
+        (0, {}, (320, 256)),  # 300×200, rounded up to multiples of 64
+        (0, {"max_size": 128}, (128, 128)),  # 128×85
+        (0, {"min_size": 450}, (512, 320)),  # 450×300
+        (450, {}, (512, 320)),
+        (450, {"min_size": 0}, (320, 256)),
+        (450, {"max_size": 400}, (448, 320)),  # 400×267: the upper bound wins
+        (0, {"min_size": 5000}, (960, 640)),  # 900×600: at most threefold
+    ],
+)
+def test_bounds_of_the_working_size(own, options, expected):
     network = create_model("pwcnet-gocor-tiny")
+    network.min_size = own
     seen = []
     network.pyramid.register_forward_hook(lambda module, inputs, output: seen.append(tuple(inputs[0].shape[2:])))
     reference, query = images("cpu", (300, 200), (100, 100))
     with torch.inference_mode():
-        flow = network(reference, query, max_size=128)
+        flow = network(reference, query, **options)
     assert flow.shape == (1, 2, 300, 200)
-    assert set(seen) == {(128, 128)}  # 128×85, rounded up
+    assert set(seen) == {expected}
+
+
+def test_published_rules_enlarge_no_image():
+    network = create_model("glunet-gocor-tiny")
+    assert network.min_size > 0
+    network.use_published_rules()
+    assert network.min_size == 0
+    with pytest.raises(ValueError, match="min_size must be at least 0"):
+        network(*images("cpu", (64, 64), (64, 64)), min_size=-1)
 
 
 def test_a_network_that_sees_no_motion_maps_corners_to_corners():
@@ -131,7 +153,7 @@ def test_large_images_get_extra_levels_whichever_side_is_long(size):
     reference, query = images("cpu", size, size)
     with torch.inference_mode():
         network(reference, query)
-        assert len(calls) == 2  # one extra level from about 1086 pixels on
+        assert len(calls) == 3  # two extra levels from about 1086 pixels on
         calls.clear()
         network.published = True
         network(reference, query)

@@ -85,6 +85,10 @@ def match(
     device: Annotated[str, typer.Option(help="`auto` is a GPU where there is one.")] = "auto",
     iters_local: Annotated[int | None, typer.Option(min=0, help="Iterations of the local GOCor layers.")] = None,
     iters_global: Annotated[int | None, typer.Option(min=0, help="Iterations of the global GOCor layer.")] = None,
+    min_size: Annotated[
+        int | None,
+        typer.Option(min=0, help="Longer side that the network works at, at least; 0 enlarges no image."),
+    ] = None,
     max_size: Annotated[
         int, typer.Option(min=0, help="Longer side that the network works at, at most; 0 for the images' own.")
     ] = MAX_SIZE,
@@ -113,6 +117,7 @@ def match(
         device=device,
         iters_local=iters_local,
         iters_global=iters_global,
+        min_size=min_size,
         max_size=max_size or None,
         batch=batch,
         formats=[name.strip() for name in formats.split(",") if name.strip()],

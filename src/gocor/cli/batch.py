@@ -26,6 +26,7 @@ class Options:
     device: str
     iters_local: int | None
     iters_global: int | None
+    min_size: int | None
     max_size: int | None
     batch: int
     formats: Sequence[str]
@@ -81,6 +82,7 @@ def _match_loaded(
                 batch_size=options.batch,
                 iters_local=options.iters_local,
                 iters_global=options.iters_global,
+                min_size=options.min_size,
                 max_size=options.max_size,
             )
         )
@@ -131,6 +133,7 @@ def _note(pair: Pair, options: Options) -> dict[str, Any]:
         "query": _stamp(pair.query),
         "iters_local": options.iters_local,
         "iters_global": options.iters_global,
+        "min_size": options.min_size,
         "max_size": options.max_size,
         "formats": list(options.formats),
         "max_points": options.max_points,

@@ -51,6 +51,10 @@ def evaluate(
     device: Annotated[str, typer.Option(help="`auto` is a GPU where there is one.")] = "auto",
     iters_local: Annotated[int | None, typer.Option(min=0, help="Iterations of the local GOCor layers.")] = None,
     iters_global: Annotated[int | None, typer.Option(min=0, help="Iterations of the global GOCor layer.")] = None,
+    min_size: Annotated[
+        int | None,
+        typer.Option(min=0, help="Longer side that a network works at, at least; 0 enlarges no image."),
+    ] = None,
     max_size: Annotated[
         int, typer.Option(min=0, help="Longer side that a network works at, at most; 0 for the images' own.")
     ] = MAX_SIZE,
@@ -86,12 +90,12 @@ def evaluate(
     if pixel is not None and not sheets:
         raise ValueError("--pixel is for the sheets: give --sheets too")
     chosen = _pixel(pixel)
-    size = max_size or None
+    sizes = {"min_size": min_size, "max_size": max_size or None}
     if study is not None:
-        rows = study_of(study, model or (), weights=weights, device=device, max_size=size)
+        rows = study_of(study, model or (), weights=weights, device=device, **sizes)
     else:
         counts = {"iters_local": iters_local, "iters_global": iters_global}
-        rows = contestants(model or [], weights=weights, device=device, max_size=size, **counts)
+        rows = contestants(model or [], weights=weights, device=device, **sizes, **counts)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
     title = f"{dataset}: {study}" if study else dataset

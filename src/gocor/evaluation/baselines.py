@@ -78,6 +78,7 @@ def network_matcher(
     *,
     iters_local: int | None = None,
     iters_global: int | None = None,
+    min_size: int | None = None,
     max_size: int | None = None,
     flips: bool = False,
 ) -> Matcher:
@@ -87,10 +88,16 @@ def network_matcher(
         network: it is left in the mode that it was in.
         iters_local: see `MatchingNetwork.forward`.
         iters_global: see `MatchingNetwork.forward`.
+        min_size: see `MatchingNetwork.forward`.
         max_size: see `MatchingNetwork.forward`.
         flips: also try mirrored images, as on TSS; networks other than GLU-Net cannot, and are used as they are.
     """
-    options: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global, "max_size": max_size}
+    options: dict[str, Any] = {
+        "iters_local": iters_local,
+        "iters_global": iters_global,
+        "min_size": min_size,
+        "max_size": max_size,
+    }
 
     def matcher(reference: Picture, query: Picture) -> FlowField:
         parameter = next(network.parameters())

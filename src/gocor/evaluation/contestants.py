@@ -46,6 +46,7 @@ def contestants(
     device: str = "auto",
     iters_local: int | None = None,
     iters_global: int | None = None,
+    min_size: int | None = None,
     max_size: int | None = None,
 ) -> list[Contestant]:
     """Baselines and networks.
@@ -57,6 +58,7 @@ def contestants(
         device: see `load_model`.
         iters_local: see `MatchingNetwork.forward`.
         iters_global: see `MatchingNetwork.forward`; networks without a global layer keep to none.
+        min_size: see `MatchingNetwork.forward`.
         max_size: see `MatchingNetwork.forward`.
     """
     found: dict[str, Contestant] = {}
@@ -71,7 +73,7 @@ def contestants(
             made = Contestant(name, partial(BASELINES.__getitem__, name), note=_library())
         elif name in REGISTRY:
             label = f"{name} ({Path(checkpoint).stem})" if checkpoint else name
-            options: dict[str, Any] = {"iters_local": iters_local, "max_size": max_size}
+            options: dict[str, Any] = {"iters_local": iters_local, "min_size": min_size, "max_size": max_size}
             if iters_global is not None and has_global_layer(name):
                 options["iters_global"] = iters_global
             path = find_weights(name, checkpoint or weights)

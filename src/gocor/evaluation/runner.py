@@ -51,6 +51,7 @@ def evaluate(
     *,
     iters_local: int | None = None,
     iters_global: int | None = None,
+    min_size: int | None = None,
     max_size: int | None = None,
     save: PathLike | None = None,
     note: Mapping[str, Any] | None = None,
@@ -64,6 +65,7 @@ def evaluate(
         protocol: how to score them.
         iters_local: of a network, see `MatchingNetwork.forward`.
         iters_global: of a network, see `MatchingNetwork.forward`.
+        min_size: of a network, see `MatchingNetwork.forward`.
         max_size: of a network, see `MatchingNetwork.forward`.
         save: folder where the result of each pair is written, whole or not at all, as soon as it is there; those that
             are there already, with the same note and protocol, are not computed again.
@@ -73,11 +75,12 @@ def evaluate(
     Returns:
         The figures. They do not depend on whether they were computed in one go.
     """
-    options = {"iters_local": iters_local, "iters_global": iters_global, "max_size": max_size}
+    options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
     if isinstance(matcher, MatchingNetwork):
+        options["min_size"] = matcher.min_size if min_size is None else min_size
         match = network_matcher(matcher, **options, flips=protocol.flips)
     elif any(value is not None for value in options.values()):
-        raise ValueError("iters_local, iters_global and max_size are options of networks, the matcher is a function")
+        raise ValueError(f"{', '.join(options)} are options of networks, the matcher is a function")
     else:
         match = matcher
     if not len(dataset):

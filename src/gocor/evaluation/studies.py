@@ -37,6 +37,8 @@ ABLATION = {
 }
 INITIALIZER_MODEL = "basenet-global-rq"
 
+Sizes = Mapping[str, int | None]  # bounds of the size that networks work at, by option
+
 
 def study(
     name: str,
@@ -44,6 +46,7 @@ def study(
     *,
     weights: str = "default",
     device: str = "auto",
+    min_size: int | None = None,
     max_size: int | None = None,
 ) -> list[Contestant]:
     """The contestants of a study.
@@ -58,25 +61,27 @@ def study(
             `MODEL-INITIALIZER.safetensors` and `MODEL-eta-VALUE.safetensors`; those that are not there are made
             from the network's own weights, without training, and say so in their label.
         device: see `load_model`.
+        min_size: see `MatchingNetwork.forward`.
         max_size: see `MatchingNetwork.forward`.
     """
     if name not in STUDIES:
         raise ValueError(f"no study is named {name!r}; there are {', '.join(STUDIES)}")
+    sizes = {"min_size": min_size, "max_size": max_size}
     if name == "ablation":
         if models:
             raise ValueError("the ablation has its own models: leave them out")
-        return [_plain(model, f"{text} ({model})", weights, device, max_size) for model, text in ABLATION.items()]
+        return [_plain(model, f"{text} ({model})", weights, device, sizes) for model, text in ABLATION.items()]
     chosen = list(models) or [INITIALIZER_MODEL if name == "initializers" else "glunet-gocor"]
     found: list[Contestant] = []
     for model in chosen:
         _check_gocor(model, need_global=name == "initializers")
         if name == "iterations":
-            found += _iterations(model, weights, device, max_size)
+            found += _iterations(model, weights, device, sizes)
         elif name == "eta":
-            found += [_variant(model, f"eta-{eta:g}", _set_eta, eta, weights, device, max_size) for eta in ETAS]
+            found += [_variant(model, f"eta-{eta:g}", _set_eta, eta, weights, device, sizes) for eta in ETAS]
         else:
             found += [
-                _variant(model, initializer, _set_initializer, initializer, weights, device, max_size)
+                _variant(model, initializer, _set_initializer, initializer, weights, device, sizes)
                 for initializer in INITIALIZERS
             ]
     return found
@@ -126,14 +131,14 @@ def draw_study(
     return files
 
 
-def _plain(model: str, label: str, weights: str, device: str, max_size: int | None) -> Contestant:
+def _plain(model: str, label: str, weights: str, device: str, sizes: Sizes) -> Contestant:
     path = find_weights(model, weights)
     note = {"weights": stamp(model, path), "device": device}
-    return Contestant(label, cache(partial(load_seeded, model, path, device)), {"max_size": max_size}, note)
+    return Contestant(label, cache(partial(load_seeded, model, path, device)), dict(sizes), note)
 
 
-def _iterations(model: str, weights: str, device: str, max_size: int | None) -> list[Contestant]:
-    base = _plain(model, model, weights, device, max_size)
+def _iterations(model: str, weights: str, device: str, sizes: Sizes) -> list[Contestant]:
+    base = _plain(model, model, weights, device, sizes)
     kinds = [("local", LOCAL_ITERS)] + ([("global", GLOBAL_ITERS)] if has_global_layer(model) else [])
     return [
         Contestant(
@@ -155,7 +160,7 @@ def _variant(
     value: Any,
     weights: str,
     device: str,
-    max_size: int | None,
+    sizes: Sizes,
 ) -> Contestant:
     special = Path(weights) / f"{model}-{suffix}.safetensors" if Path(weights).is_dir() else None
     trained = special is not None and special.is_file()
@@ -177,7 +182,7 @@ def _variant(
     label = f"{model}, {suffix}" + ("" if trained or own else " (not retrained)")
     about = {"line": model, "axis": "η", "value": value} if isinstance(value, float) else {}
     note = {"weights": stamp(model, path), "device": device, "variant": suffix}
-    return Contestant(label, cache(make), {"max_size": max_size}, note, about)
+    return Contestant(label, cache(make), dict(sizes), note, about)
 
 
 def _set_eta(network: MatchingNetwork, eta: float) -> None:

@@ -14,6 +14,7 @@ from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatchin
 from .network import MatchingNetwork, resize_image, upsample
 
 SIDE = 256
+FINE_ENOUGH = 1.5  # times 256×256: resolutions above it are approached in steps (published: 3)
 
 
 class GLUNet(MatchingNetwork):
@@ -30,6 +31,8 @@ class GLUNet(MatchingNetwork):
         published: see `MatchingNetwork`. Published code also takes the number of refinements of large images from
             their width alone, so that tall images get too few.
     """
+
+    min_size = 1024
 
     def __init__(
         self,
@@ -170,7 +173,7 @@ class GLUNet(MatchingNetwork):
     ) -> Tensor:
         """Extra levels between 256×256 and the resolution of a large image, with the decoder of the next level."""
         ratio = (width if self.published else max(height, width)) / SIDE
-        extra = max(0, round(math.log2(ratio / 3)))
+        extra = max(0, round(math.log2(ratio / (3 if self.published else FINE_ENOUGH))))
         for remaining in range(extra, 0, -1):
             scale = 1 / (8 * 2**remaining)
             size = int(height * scale), int(width * scale)

@@ -14,6 +14,8 @@ from ..ops.checks import check_count, check_features, check_pair
 from ..ops.warp import resize_flow, scale_flow
 from .graphs import GraphCache
 
+LARGEST_SCALE = 3  # that `min_size` enlarges an image by
+
 
 class MatchingNetwork(nn.Module, ABC):
     """Base of the networks.
@@ -24,6 +26,7 @@ class MatchingNetwork(nn.Module, ABC):
             bilinear interpolation.
         name: the name that it was made by, empty where it was put together by hand.
         has_global_layer: whether it has a global correlation layer, and `iters_global` a meaning.
+        min_size: longer side that smaller images are enlarged to, see `forward`; published rules enlarge none.
         autocast_dtype: a 16-bit type to work in, or `None`; flows and GOCor's iterations stay in float32.
         graphs: where forward passes are recorded, see `accelerate`.
     """
@@ -31,16 +34,20 @@ class MatchingNetwork(nn.Module, ABC):
     pyramid: nn.Module
     name = ""
     has_global_layer = True
+    min_size = 0
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 
     def __init__(self, *, published: bool = False) -> None:
         super().__init__()
         self.published = published
+        if published:
+            self.min_size = 0
 
     def use_published_rules(self) -> None:
         """Behave as published code does, which published weights were trained with: pre-processing and GOCor's step."""
         self.published = True
+        self.min_size = 0
         for module in self.modules():
             if isinstance(module, GOCor):
                 module.scale_free_step = False
@@ -69,6 +76,7 @@ class MatchingNetwork(nn.Module, ABC):
         *,
         iters_local: int | None = None,
         iters_global: int | None = None,
+        min_size: int | None = None,
         max_size: int | None = None,
     ) -> Tensor:
         """Dense flow between two batches of images.
@@ -78,7 +86,9 @@ class MatchingNetwork(nn.Module, ABC):
             query: RGB images `(B, 3, Hq, Wq)`.
             iters_local: iterations of the local correlation layers, in place of their own.
             iters_global: iterations of the global correlation layer, in place of its own.
-            max_size: upper bound of the longer side that the network works at (memory grows with its square).
+            min_size: lower bound of the longer side that the network works at, in place of its own; 0 for none. Flow of
+                small images is finer when they are enlarged, at most threefold, and takes longer.
+            max_size: upper bound of the same (memory grows with its square); it wins over `min_size`.
 
         Returns:
             Flow `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
@@ -91,11 +101,19 @@ class MatchingNetwork(nn.Module, ABC):
                 raise ValueError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
         if max_size is not None:
             check_count("max_size", max_size, minimum=16)
-        estimate = partial(self._estimate, iters_local=iters_local, iters_global=iters_global, max_size=max_size)
+        if min_size is None:
+            min_size = self.min_size
+        check_count("min_size", min_size)
+        estimate = partial(
+            self._estimate,
+            iters_local=iters_local,
+            iters_global=iters_global,
+            size=_bounded((reference.shape[2], reference.shape[3]), min_size, max_size),
+        )
         if self.graphs is None or self.training or torch.is_grad_enabled() or not reference.is_cuda:
             return estimate(reference, query)
         weights = tuple((p.data_ptr(), p._version) for p in self.parameters())
-        key = iters_local, iters_global, max_size, self.autocast_dtype, self.published, weights
+        key = iters_local, iters_global, min_size, max_size, self.autocast_dtype, self.published, weights
         return self.graphs.run(estimate, (reference, query), key)
 
     def _estimate(
@@ -105,11 +123,10 @@ class MatchingNetwork(nn.Module, ABC):
         *,
         iters_local: int | None,
         iters_global: int | None,
-        max_size: int | None,
+        size: tuple[int, int],
     ) -> Tensor:
         """See `forward`; the arguments have been checked."""
-        size = (reference.shape[2], reference.shape[3])
-        working_size = self.working_size(*_limited(size, max_size))
+        working_size = self.working_size(*size)
         inputs = self.prepare(reference, query, working_size)
         if self.graphs is not None:
             inputs = tuple(image.contiguous(memory_format=torch.channels_last) for image in inputs)
@@ -118,7 +135,7 @@ class MatchingNetwork(nn.Module, ABC):
         return full_resolution(
             flow.to(torch.promote_types(flow.dtype, torch.float32)),
             working_size,
-            size,
+            (reference.shape[2], reference.shape[3]),
             (query.shape[2], query.shape[3]),
         )
 
@@ -163,10 +180,14 @@ def full_resolution(
     return resize_flow(flow, size, query_size=grid, new_query_size=query_size)
 
 
-def _limited(size: tuple[int, int], max_size: int | None) -> tuple[int, int]:
-    if max_size is None or max(size) <= max_size:
+def _bounded(size: tuple[int, int], min_size: int, max_size: int | None) -> tuple[int, int]:
+    longer = max(size)
+    wanted = max(longer, min(min_size, LARGEST_SCALE * longer))
+    if max_size is not None:
+        wanted = min(wanted, max_size)
+    if wanted == longer:
         return size
-    scale = max_size / max(size)
+    scale = wanted / longer
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
