@@ -226,6 +226,15 @@ def test_smoothing_and_its_gradients(sizes, monkeypatch):
         assert relative_error(ours, expected) < (1e-5 if INTERPRETED else 2e-3)  # cuDNN's products have 11 bits
 
 
+def test_smoothing_of_an_empty_batch(monkeypatch):
+    monkeypatch.setattr(smoothing, "can_smooth", lambda *_: True)
+    regularizer = QueryRegularizer().to(DEVICE)
+    out = smoothing.smooth_twice(regularizer, torch.zeros(0, 2, 3, 4, 5, device=DEVICE, requires_grad=True))
+    assert out.shape == (0, 2, 3, 4, 5)
+    out.sum().backward()
+    assert all((parameter.grad == 0).all() for parameter in regularizer.parameters())
+
+
 def test_form_is_checked():
     with pytest.raises(ValueError, match="form must be one of"):
         LocalGOCor(form="gram")

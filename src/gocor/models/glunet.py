@@ -14,7 +14,7 @@ from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatchin
 from .network import MatchingNetwork, resize_image, upsample
 
 SIDE = 256
-FINE_ENOUGH = 1.5  # times 256×256: resolutions above it are approached in steps (published: 3)
+FINE_ENOUGH = 2  # times 256×256: resolutions above it are approached in steps (published: 3)
 
 
 class GLUNet(MatchingNetwork):

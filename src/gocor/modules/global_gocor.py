@@ -1,16 +1,21 @@
 """Global GOCor: every filter against every pixel."""
 
+import math
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from ..ops import global_correlation, global_correlation_adjoint_reference, transpose_global_volume
-from ..ops.checks import check_choice
+from ..ops.checks import check_choice, exporting
+from ..ops.kernels import can_descend_globally
 from .basis import displacement_distances, spread_over_pairs
 from .descent import Problem, scale_free_floor
-from .gocor import GOCor, Objective, in_full_precision
+from .fused_global import Options, Parameters, fused_global_volume
+from .gocor import GOCor, Objective, ParameterState, in_full_precision, state_of
 from .gram import gram_descent, gram_is_cheaper
 from .objective import TargetMaps
+from .smoothing import separate_taps
 
 PUBLISHED_FLOOR = 1e-8
 
@@ -101,15 +106,56 @@ class GlobalGOCor(GOCor):
             bidirectional=bidirectional,
         )
         self.form = form
+        self._kept_state: ParameterState = None
+        self._kept: Parameters | None = None
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
-        reference, query = in_full_precision(reference, query)
         use_gram = self.form == "gram" or (
             self.form == "auto" and gram_is_cheaper(reference, query, iters, self.query_objective is not None)
         )
+        if use_gram and self._can_fuse(reference):
+            channels, floor = reference.shape[1], self._floor(torch.float32)
+            stabilizer = channels * getattr(self.initializer, "stabilizer", 1.0)
+            options = Options(iters, self.objective.eta, floor, stabilizer)
+            return fused_global_volume(reference, query, self._fused_parameters(reference.device), options)
         if not use_gram:
             return super()._volume(reference, query, iters)
+        reference, query = in_full_precision(reference, query)
         return gram_descent(self._problem(reference, query), self.initializer(reference), iters)
+
+    def _can_fuse(self, features: Tensor) -> bool:
+        r = self.query_objective
+        fits = can_descend_globally(features, None if r is None else (r.weight1, r.weight2))
+        return fits and not torch.is_grad_enabled() and not exporting()
+
+    def _fused_parameters(self, device: torch.device) -> Parameters:
+        """What `fused_global_volume` takes, kept until a parameter changes."""
+        state = None if torch.compiler.is_compiling() else state_of(self)
+        if self._kept is not None and state is not None and state == self._kept_state:
+            return self._kept
+        beta, gamma = (getattr(self.initializer, name, None) for name in ("beta", "gamma"))
+        squares = torch.arange(math.ceil(self.objective.reach**2) + 2, dtype=torch.float32, device=device)
+        maps = self.objective.maps(squares.sqrt())
+        taps = first = second = None
+        if self.query_objective is not None:
+            first, second = separate_taps(self.query_objective)
+            taps = (first[:, None, None] * second).sum(3)  # not a matrix product: those may be in TF32
+        parameters = Parameters(
+            torch.zeros(1, device=device) if beta is None else beta.float(),
+            None if gamma is None else gamma.float(),
+            torch.stack(maps.coefficients()),
+            self._squared_regularization(torch.float32),
+            self._step_factor(torch.float32),
+            taps,
+            first,
+            second,
+        )
+        if state is not None:
+            self._kept_state, self._kept = state, parameters
+        return parameters
+
+    def _floor(self, dtype: torch.dtype) -> float:
+        return scale_free_floor(dtype) if self.scale_free_step else PUBLISHED_FLOOR
 
     def _problem(self, reference: Tensor, query: Tensor) -> Problem:
         (height, width), query_size, dtype = reference.shape[2:], query.shape[2:], reference.dtype
@@ -121,7 +167,7 @@ class GlobalGOCor(GOCor):
             eta=self.objective.eta,
             regularization=self._squared_regularization(dtype),
             step_factor=self._step_factor(dtype),
-            floor=scale_free_floor(dtype) if self.scale_free_step else PUBLISHED_FLOOR,
+            floor=self._floor(dtype),
             correlate=global_correlation,
             adjoint=global_correlation_adjoint_reference,
             regularizer=self.query_objective,

@@ -49,6 +49,7 @@ class ReferenceObjective(nn.Module):
     def __init__(self, *, knots: int = 10, spacing: float = 0.5, target_sigma: float = 1.0, eta: float = 0.0) -> None:
         super().__init__()
         self.knots, self.spacing, self.eta = knots, spacing, eta
+        self.reach = (knots - 1) * spacing  # maps are the same from this distance on
         distance = spacing * torch.arange(knots, dtype=torch.float64)
         if target_sigma > 0:
             gauss = torch.exp(-0.5 * (distance / target_sigma).square())
@@ -70,7 +71,7 @@ class ReferenceObjective(nn.Module):
 class QuadraticObjective(nn.Module):
     """The plain quadratic objective ‖C(w, f^r) − δ‖² (the paper's "linear regression" ablation). Nothing is learnt."""
 
-    eta = 0.0
+    eta, reach = 0.0, 1.0
 
     def maps(self, distance: Tensor) -> TargetMaps:
         """δ, 1 and 1 at the given distances."""

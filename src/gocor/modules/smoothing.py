@@ -13,15 +13,21 @@ def smooth_twice(regularizer: QueryRegularizer, volume: Tensor) -> Tensor:
     """RᵀR ∗ volume, with the query's positions first: `(B, Hq, Wq, Hr, Wr)` both."""
     w1, w2 = regularizer.weight1, regularizer.weight2
     if can_smooth(volume, w1, w2):
-        first = w1.float().flatten(1).mT.contiguous()  # (9, I)
-        second = w2.float().flatten(2).permute(2, 0, 1).contiguous()  # (9, O, I)
-        return _smooth_twice(volume, first, second)
+        return _smooth_twice(volume, *separate_taps(regularizer))
     smoothed = regularizer(volume.permute(0, 3, 4, 1, 2))
     return regularizer.adjoint(smoothed).permute(0, 3, 4, 1, 2)
 
 
+def separate_taps(regularizer: QueryRegularizer) -> tuple[Tensor, Tensor]:
+    """R's two factors as the kernels take them: `(9, I)` over the query, `(9, O, I)` over the reference."""
+    first = regularizer.weight1.float().flatten(1).mT.contiguous()
+    return first, regularizer.weight2.float().flatten(2).permute(2, 0, 1).contiguous()
+
+
 @torch.library.custom_op("gocor::smooth_twice", mutates_args=())
 def _smooth_twice(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    if not volume.numel():
+        return volume.new_empty(volume.shape)
     kernels = smoothing_kernels()
     return kernels.smooth_adjoint(kernels.smooth(volume, first, second), first, second)
 
@@ -31,6 +37,8 @@ def _smooth_twice_backward(
     grad: Tensor, volume: Tensor, first: Tensor, second: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """RᵀR is its own adjoint, and ⟨ḡ, RᵀRx⟩ = ⟨Rḡ, Rx⟩ gives the taps' gradient."""
+    if not volume.numel():
+        return volume.new_empty(volume.shape), torch.zeros_like(first), torch.zeros_like(second)
     kernels = smoothing_kernels()
     smoothed = kernels.smooth(grad, first, second)
     of_volume = kernels.smooth_adjoint(smoothed, first, second)

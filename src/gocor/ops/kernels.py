@@ -57,8 +57,12 @@ def gram_kernels() -> ModuleType:
 
 def can_smooth(volume: Tensor, first: Tensor, second: Tensor) -> bool:
     """Whether there are kernels for the query term's operator with these weights `(I, 1, k, k)`, `(O, I, k, k)`."""
-    sizes = first.shape[2] == 3 and {*second.shape[:2]} <= {16, 32, 64}
-    return HAS_TRITON and volume.is_cuda and volume.dtype == torch.float32 and sizes and supported(volume.device)
+    fits = HAS_TRITON and volume.is_cuda and volume.dtype == torch.float32 and _sizes_fit(first, second)
+    return fits and supported(volume.device)
+
+
+def _sizes_fit(first: Tensor, second: Tensor) -> bool:
+    return first.shape[2] == 3 and {*second.shape[:2]} <= {16, 32, 64}
 
 
 @cache
@@ -67,3 +71,18 @@ def smoothing_kernels() -> ModuleType:
     from . import smoothing_triton
 
     return smoothing_triton
+
+
+def can_descend_globally(features: Tensor, regularizer: tuple[Tensor, Tensor] | None) -> bool:
+    """Whether there are kernels for global GOCor without gradients on these features, with R's weights if it has R."""
+    if not (HAS_TRITON and features.is_cuda and features.dtype in DTYPES and supported(features.device)):
+        return False
+    return regularizer is None or _sizes_fit(*regularizer)
+
+
+@cache
+def global_kernels() -> ModuleType:
+    """Kernels of global GOCor."""
+    from . import global_triton
+
+    return global_triton
