@@ -1,4 +1,4 @@
-"""The plain-torch forms of local correlation against each other, milliseconds and ratio to the slice loop."""
+"""The forms of local correlation without Triton against each other: milliseconds, and how much faster the last is."""
 
 from functools import partial
 
@@ -9,6 +9,11 @@ from torch import Tensor
 from benchmarks.report import parser, report
 from gocor.bench.timing import compare
 from gocor.ops import local_reference, local_tiled
+
+try:
+    from gocor.ops import local_numba
+except ImportError:
+    local_numba = None
 
 # The five levels of PWC-Net at 384×1280, GLU-Net's at 520×520, and smaller and larger windows.
 SHAPES = [
@@ -43,19 +48,22 @@ def main() -> None:
     arguments = parser(__doc__ or "").parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    forms = {"slices": local_reference, "tiles": local_tiled}
+    if local_numba and arguments.device == "cpu":
+        forms["numba"] = local_numba
     rows = []
     for batch, channels, height, width, radius in SHAPES:
         a, b = torch.randn(2, batch, channels, height, width, device=arguments.device)
         volume = torch.randn(batch, (2 * radius + 1) ** 2, height, width, device=arguments.device)
         calls = {}
         for short, name, operand in operators(a, volume):
-            calls[f"{short} slices"] = partial(getattr(local_reference, name), operand, b, radius, 1.0)
-            calls[f"{short} tiles"] = partial(getattr(local_tiled, name), operand, b, radius, 1.0)
+            for form, module in forms.items():
+                calls[f"{short} {form}"] = partial(getattr(module, name), operand, b, radius, 1.0)
         ms = compare(calls, arguments.device, arguments.repeats)
         row: dict[str, object] = {"B×C×H×W, R": f"{batch}×{channels}×{height}×{width}, {radius}"}
         for short, _, _ in operators(a, volume):
-            slices, tiles = ms[f"{short} slices"], ms[f"{short} tiles"]
-            row |= {f"{short} slices": slices, f"{short} tiles": tiles, f"{short} ratio": slices / tiles}
+            row |= {f"{short} {form}": ms[f"{short} {form}"] for form in forms}
+            row[f"{short} ratio"] = ms[f"{short} slices"] / ms[f"{short} {[*forms][-1]}"]
         if volume.numel() * channels < 1.5e8:  # unfold holds every neighbour of every pixel
             # Timed apart: its temporary memory would slow its neighbours down.
             call = {"unfold": partial(correlate_by_unfold, a, b, radius, 1.0)}

@@ -27,7 +27,7 @@ before = torch.random.get_rng_state().clone(), torch.get_num_threads(), torch.ge
 import gocor
 after = torch.random.get_rng_state(), torch.get_num_threads(), torch.get_float32_matmul_precision()
 assert before[0].equal(after[0]) and before[1:] == after[1:]
-heavy = {"matplotlib", "cv2", "typer", "rich", "PIL"} & sys.modules.keys()
+heavy = {"matplotlib", "cv2", "typer", "rich", "PIL", "numba"} & sys.modules.keys()
 assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

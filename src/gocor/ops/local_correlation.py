@@ -5,6 +5,8 @@ they can be differentiated any number of times.
 """
 
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from . import local_reference, local_tiled
 from .checks import Normalize, check_count, check_feature_pair, check_volume, exporting, scale_of
-from .kernels import can_correlate, kernels
+from .kernels import DTYPES, can_correlate, kernels
 
 
 def local_correlation(reference: Tensor, query: Tensor, radius: int = 4, *, normalize: Normalize = "mean") -> Tensor:
@@ -97,13 +99,26 @@ def _call(
 
 
 def _form(features: Tensor, radius: int) -> Any:
-    """The fastest form for these features: kernels on a GPU that has Triton, matrix products, or slices.
+    """The fastest form for these features: kernels on a GPU that has Triton, compiled loops on a CPU that has Numba.
 
-    Slices beat matrix products where the window is small: few passes, and most of a product would be thrown away.
+    Elsewhere matrix products, or slices where the window is small: few passes, and most of a product would be thrown
+    away.
     """
     if can_correlate(features, radius):
         return kernels()
+    if features.device.type == "cpu" and features.dtype in DTYPES and (loops := _loops()):
+        return loops
     return local_reference if radius <= 1 else local_tiled
+
+
+@cache
+def _loops() -> ModuleType | None:
+    """Loops compiled by Numba: none where it is not installed, does not fit NumPy or is switched off."""
+    try:
+        from . import local_numba
+    except (ImportError, OSError):
+        return None
+    return local_numba
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())
