@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .alignment import can_align, match_wide
 from .data.io import read_image, to_rgb
 from .models.network import MatchingNetwork
 from .models.weights import choose_device, load_model
@@ -140,6 +141,7 @@ def match(
     iters_global: int | None = None,
     min_size: int | None = None,
     max_size: int | None = MAX_SIZE,
+    align: bool | None = None,
     batch_size: int = 4,
 ) -> Any:
     """Dense matches between two images, or between many pairs.
@@ -157,6 +159,7 @@ def match(
             small images makes their flow finer, and takes longer.
         max_size: upper bound of the same, `None` for the images' own size. Memory
             grows with its square; the flow is returned at the reference's own resolution whatever it is.
+        align: bring images of a wide baseline closer first, see `gocor.alignment`; by default where the network can.
         batch_size: pairs of equal sizes that are matched at once.
 
     Returns:
@@ -169,7 +172,7 @@ def match(
     check_count("batch_size", batch_size, minimum=1)
     network = model if isinstance(model, MatchingNetwork) else load_model(model, weights, device=choose_device(device))
     options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
-    results = list(match_stream(pairs, network, batch_size=batch_size, **options))
+    results = list(match_stream(pairs, network, batch_size=batch_size, align=align, **options))
     return results if many else results[0]
 
 
@@ -218,8 +221,11 @@ def _match_batch(
     iters_global: int | None = None,
     min_size: int | None = None,
     max_size: int | None = MAX_SIZE,
+    align: bool | None = None,
 ) -> list[MatchResult]:
     """Match pairs that all have the same two sizes."""
+    if align is None:
+        align = can_align(network)
     parameter = next(network.parameters())
     reference, query = (
         torch.stack([torch.from_numpy(pair[i]) for pair in batch])
@@ -232,8 +238,10 @@ def _match_batch(
     training = network.training
     network.eval()
     try:
-        forward = network(reference, query, **options)
-        backward = network(query, reference, **options)
+        if align:
+            forward, backward = match_wide(network, reference, query, **options)
+        else:
+            forward, backward = network(reference, query, **options), network(query, reference, **options)
     finally:
         network.train(training)
     confidence, occlusion = _certainty(forward, backward, max_size)

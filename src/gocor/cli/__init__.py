@@ -92,6 +92,10 @@ def match(
     max_size: Annotated[
         int, typer.Option(min=0, help="Longer side that the network works at, at most; 0 for the images' own.")
     ] = MAX_SIZE,
+    align: Annotated[
+        bool | None,
+        typer.Option("--align/--no-align", help="Bring far images closer first; by default where the network can."),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Pairs that are matched at once.")] = 4,
     formats: Annotated[str, typer.Option(help="Files of the flow, with commas: flo, kitti, npz, pfm.")] = "flo",
     min_confidence: Annotated[float, typer.Option(min=0, max=1, help="Of the points in matches.csv.")] = 0.5,
@@ -119,6 +123,7 @@ def match(
         iters_global=iters_global,
         min_size=min_size,
         max_size=max_size or None,
+        align=align,
         batch=batch,
         formats=[name.strip() for name in formats.split(",") if name.strip()],
         max_points=max_points,

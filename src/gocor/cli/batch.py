@@ -28,6 +28,7 @@ class Options:
     iters_global: int | None
     min_size: int | None
     max_size: int | None
+    align: bool | None
     batch: int
     formats: Sequence[str]
     max_points: int
@@ -84,6 +85,7 @@ def _match_loaded(
                 iters_global=options.iters_global,
                 min_size=options.min_size,
                 max_size=options.max_size,
+                align=options.align,
             )
         )
     except Exception as error:
@@ -135,6 +137,7 @@ def _note(pair: Pair, options: Options) -> dict[str, Any]:
         "iters_global": options.iters_global,
         "min_size": options.min_size,
         "max_size": options.max_size,
+        "align": options.align,
         "formats": list(options.formats),
         "max_points": options.max_points,
         "min_confidence": options.min_confidence,

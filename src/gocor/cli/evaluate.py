@@ -58,6 +58,9 @@ def evaluate(
     max_size: Annotated[
         int, typer.Option(min=0, help="Longer side that a network works at, at most; 0 for the images' own.")
     ] = MAX_SIZE,
+    align: Annotated[
+        bool, typer.Option("--align", help="Bring far images closer first, as `gocor match` does, where a network can.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many pairs of each data set.")] = None,
     geometry: Annotated[
         bool, typer.Option("--geometry", help="Also estimate homographies and poses from the flow, and their AUC.")
@@ -85,6 +88,8 @@ def evaluate(
         raise ValueError("give at least one --model, or a --study")
     if study is not None and (iters_local is not None or iters_global is not None):
         raise ValueError("a study sets iterations by itself: leave out --iters-local and --iters-global")
+    if study is not None and align:
+        raise ValueError("a study is of networks alone: leave out --align")
     if sheets and (study is not None or len(model or []) < 2):
         raise ValueError("--sheets compares two models: give --model twice, and no --study")
     if pixel is not None and not sheets:
@@ -95,7 +100,7 @@ def evaluate(
         rows = study_of(study, model or (), weights=weights, device=device, **sizes)
     else:
         counts = {"iters_local": iters_local, "iters_global": iters_global}
-        rows = contestants(model or [], weights=weights, device=device, **sizes, **counts)
+        rows = contestants(model or [], weights=weights, device=device, align=align, **sizes, **counts)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
     title = f"{dataset}: {study}" if study else dataset

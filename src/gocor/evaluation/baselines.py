@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..alignment import match_wide
 from ..data.datasets import homography_flow
 from ..models.glunet import GLUNet
 from ..models.network import MatchingNetwork
@@ -80,6 +81,7 @@ def network_matcher(
     iters_global: int | None = None,
     min_size: int | None = None,
     max_size: int | None = None,
+    align: bool = False,
     flips: bool = False,
 ) -> Matcher:
     """A network, on whatever device it is, as a matcher: one forward pass a pair, in evaluation mode.
@@ -90,6 +92,7 @@ def network_matcher(
         iters_global: see `MatchingNetwork.forward`.
         min_size: see `MatchingNetwork.forward`.
         max_size: see `MatchingNetwork.forward`.
+        align: bring images of a wide baseline closer first, see `gocor.alignment`; only a GLU-Net can.
         flips: also try mirrored images, as on TSS; networks other than GLU-Net cannot, and are used as they are.
     """
     options: dict[str, Any] = {
@@ -112,7 +115,9 @@ def network_matcher(
         network.eval()
         try:
             with torch.inference_mode():
-                if flips and isinstance(network, GLUNet):
+                if align:
+                    flow, _ = match_wide(network, *images, **options)
+                elif flips and isinstance(network, GLUNet):
                     flow, _ = network.forward_with_flips(*images, **options)
                 else:
                     flow = network(*images, **options)

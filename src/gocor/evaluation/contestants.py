@@ -6,6 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from ..alignment import can_align
 from ..files import PathLike
 from ..models.network import MatchingNetwork
 from ..models.registry import REGISTRY, create_model, list_models
@@ -48,6 +49,7 @@ def contestants(
     iters_global: int | None = None,
     min_size: int | None = None,
     max_size: int | None = None,
+    align: bool = False,
 ) -> list[Contestant]:
     """Baselines and networks.
 
@@ -60,6 +62,7 @@ def contestants(
         iters_global: see `MatchingNetwork.forward`; networks without a global layer keep to none.
         min_size: see `MatchingNetwork.forward`.
         max_size: see `MatchingNetwork.forward`.
+        align: see `network_matcher`; other networks are used as they are. Labels say so.
     """
     found: dict[str, Contestant] = {}
     networks = [name for name in (text.partition(":")[0] for text in specifications) if name in REGISTRY]
@@ -76,6 +79,8 @@ def contestants(
             options: dict[str, Any] = {"iters_local": iters_local, "min_size": min_size, "max_size": max_size}
             if iters_global is not None and has_global_layer(name):
                 options["iters_global"] = iters_global
+            if align and can_align(_sketch(name)):
+                options["align"], label = True, f"{label}, aligned"
             path = find_weights(name, checkpoint or weights)
             note = {"weights": stamp(name, path), "device": device}
             made = Contestant(label, cache(partial(load_seeded, name, path, device)), options, note)
@@ -111,10 +116,15 @@ def find_weights(name: str, weights: PathLike) -> str | None:
 
 def has_global_layer(name: str) -> bool:
     """Whether a network has a global correlation layer."""
+    return _sketch(name).has_global_layer
+
+
+def _sketch(name: str) -> MatchingNetwork:
+    """A network without the numbers."""
     import torch
 
     with torch.device("meta"):
-        return create_model(name).has_global_layer
+        return create_model(name)
 
 
 def stamp(name: str, weights: str | None) -> Any:

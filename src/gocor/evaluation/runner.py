@@ -53,6 +53,7 @@ def evaluate(
     iters_global: int | None = None,
     min_size: int | None = None,
     max_size: int | None = None,
+    align: bool = False,
     save: PathLike | None = None,
     note: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -67,6 +68,7 @@ def evaluate(
         iters_global: of a network, see `MatchingNetwork.forward`.
         min_size: of a network, see `MatchingNetwork.forward`.
         max_size: of a network, see `MatchingNetwork.forward`.
+        align: of a network, see `network_matcher`.
         save: folder where the result of each pair is written, whole or not at all, as soon as it is there; those that
             are there already, with the same note and protocol, are not computed again.
         note: what the results depend on beside the data: weights, options.
@@ -78,8 +80,9 @@ def evaluate(
     options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
     if isinstance(matcher, MatchingNetwork):
         options["min_size"] = matcher.min_size if min_size is None else min_size
-        match = network_matcher(matcher, **options, flips=protocol.flips)
-    elif any(value is not None for value in options.values()):
+        match = network_matcher(matcher, **options, align=align, flips=protocol.flips)
+        options["align"] = align
+    elif align or any(value is not None for value in options.values()):
         raise ValueError(f"{', '.join(options)} are options of networks, the matcher is a function")
     else:
         match = matcher

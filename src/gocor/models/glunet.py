@@ -138,7 +138,7 @@ class GLUNet(MatchingNetwork):
     def _agreement(self, reference: Tensor, query: Tensor, options: dict[str, Any]) -> Tensor:
         """How well the coarsest level matches two images, `(B,)`; larger is better."""
         images = self.prepare(reference, query, (SIDE, SIDE))[2:]
-        (_, reference4), (_, query4) = (self._coarse_features(image) for image in images)
+        (_, reference4), (_, query4) = (self.coarse_features(image) for image in images)
         volume = self.global_matching(reference4, query4, options.get("iters_global"))
         if self.global_matching.activation == "leaky-relu":
             return volume.amax((2, 3)).sum(1)
@@ -153,14 +153,26 @@ class GLUNet(MatchingNetwork):
         self, reference: Tensor, query: Tensor, iters_local: int | None, iters_global: int | None
     ) -> tuple[Tensor, Tensor]:
         """The L-Net: images at 256×256 → flows at 16×16 and 32×32."""
-        (reference3, reference4), (query3, query4) = (self._coarse_features(x) for x in (reference, query))
+        features = self.coarse_features(reference), self.coarse_features(query)
+        return self.coarse_flows(*features, iters_local, iters_global)
+
+    def coarse_flows(
+        self,
+        reference: tuple[Tensor, Tensor],
+        query: tuple[Tensor, Tensor],
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """What the L-Net makes of two images' `coarse_features`: flows at 16×16 and 32×32, in pixels of 256×256."""
+        (reference3, reference4), (query3, query4) = reference, query
         flow4 = self._coarse_flow(self.global_matching(reference4, query4, iters_global))
         up_flow = self.upflow4(flow4)
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         return flow4, residual + up_flow + self.context3(features)
 
-    def _coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
+    def coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Features of a normalised image `(B, 3, 256, 256)` at 32×32 and 16×16."""
         level3, level4 = self.pyramid(image, (3, 4))
         if not self.semantic:
             return level3, level4

@@ -1,0 +1,325 @@
+"""Images of a wide baseline brought closer, before they are matched.
+
+The coarse levels of GLU-Net look at 256×256 pixels and find much of a motion whose rest the fine levels cannot follow.
+So a homography is fitted to what they find, the query is seen through it, and they look again, some times over: each
+time less motion is left. Where they find nothing, they look at the query turned. What is explained by a homography
+need not be all of the motion: the network then matches the reference with the query as seen through it, and finds the
+rest, planar or not.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .models.backbones import normalize_for_vgg
+from .models.glunet import SIDE, GLUNet
+from .models.network import MatchingNetwork, resize_image
+from .ops.warp import forward_backward_error, pixel_grid, warp
+
+Matrix = NDArray[np.float64]
+
+ROUNDS = 4  # of looking and fitting from one start
+TURNS = (45, -45, 90, -90, 135, -135, 180)  # degrees to try where the images as they are have little in common
+SURE = 0.05  # support from which on nothing else is tried
+LEAST = 0.01  # support of an alignment
+GAIN = 1.1  # by how much it must exceed the support of the images as they are
+SMALL = 0.08  # corners that move by less than this share of the image need no alignment
+CONSISTENT = (4.0, 12.0)  # pixels of 256 from home after going there and back: points to fit to, else those
+FEWEST = 24  # of them
+INLIER = 4.0  # pixels of 256
+SCALES = (1 / 6, 6)  # that a matrix may have where it is supported
+APART = 2  # cells of 16×16 that a feature resembles anyway
+ALIKE = 12  # it is as common as the so-many-th most similar elsewhere says
+NEAREST = 0.02  # least depth, where a homography's horizon comes near
+CLOSE_UP = 1.4  # from this scale on the aligned query has twice the reference's side, to lose less of its detail
+
+
+class View(NamedTuple):
+    """What the coarse levels make of a reference and the query seen through a matrix; all in pixels of 256×256.
+
+    Attributes:
+        matrix: reference → query.
+        points: of the reference, `(N, 2)`.
+        targets: where they are in the query as seen, `(N, 2)`.
+        error: how far from home there and back leads, infinite outside, `(N,)`.
+        support: mean over cells of consistency × by how much the match is more similar than the reference's own others.
+    """
+
+    matrix: Matrix
+    points: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    error: NDArray[np.float64]
+    support: float
+
+
+def can_align(network: MatchingNetwork) -> bool:
+    """Whether a network has coarse levels that alignment can use."""
+    return isinstance(network, GLUNet)
+
+
+@torch.inference_mode()
+def match_wide(network: MatchingNetwork, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """Flow between images, by way of the aligned query where they are far apart.
+
+    Args:
+        network: a GLU-Net, in evaluation mode.
+        reference: RGB images `(B, 3, H, W)` in [0, 255].
+        query: RGB images `(B, 3, Hq, Wq)`.
+        **options: those of `MatchingNetwork.forward`.
+
+    Returns:
+        Flow `(B, 2, H, W)`, and from the query to the reference, `(B, 2, Hq, Wq)`, infinite where a pixel of the query
+        is beyond the horizon of the homography.
+    """
+    if not isinstance(network, GLUNet):
+        raise ValueError(f"only a GLU-Net can align images, got {network.name or type(network).__name__}")
+    pairs = list(zip(reference[:, None], query[:, None], strict=True))
+    aligners = [Aligner(network, *pair) for pair in pairs]
+    matrices = [aligner.matrix() for aligner in aligners]
+    forward, backward = (images.new_empty(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    close = [i for i, matrix in enumerate(matrices) if matrix is None]
+    if close:
+        forward[close] = network(reference[close], query[close], **options)
+        backward[close] = network(query[close], reference[close], **options)
+    for i in close:
+        if aligners[i].best.support < SURE:
+            matrices[i] = aligners[i].matrix_of(forward[i : i + 1], backward[i : i + 1])
+    for i, matrix in enumerate(matrices):
+        if matrix is not None:
+            forward[i : i + 1], backward[i : i + 1] = match_aligned(network, *pairs[i], matrix, **options)
+    return forward, backward
+
+
+@torch.inference_mode()
+def match_aligned(
+    network: MatchingNetwork, reference: Tensor, query: Tensor, matrix: Matrix, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """As `match_wide`, by way of the query as seen through a homography, reference pixel → query pixel."""
+    height, width = reference.shape[2:]
+    centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
+    times = 2 if _scale(matrix, centre) > CLOSE_UP else 1
+    to_query = matrix @ np.array([[1 / times, 0, (1 / times - 1) / 2], [0, 1 / times, (1 / times - 1) / 2], [0, 0, 1]])
+    seen = see_through(query, to_query, (times * height, times * width))
+    forward, backward = network(reference, seen, **options), network(seen, reference, **options)
+
+    there = project_map(to_query, forward + _grid(forward)) - _grid(forward)
+    to_seen, grid = np.linalg.inv(to_query), pixel_grid(query.shape[2], query.shape[3], device=query.device)
+    at = project_map(to_seen, grid)
+    back = at + warp(backward, at - grid, padding="border") - grid
+    return there, torch.where(_depth(to_seen, grid) > 0, back, torch.inf)
+
+
+def see_through(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:
+    """An image `(1, 3, H, W)` through a homography, pixels of `size` → its pixels; grey where it shows nothing."""
+    grid = pixel_grid(*size, device=image.device)
+    mapping = project_map(matrix, grid)
+    inside = (mapping > -0.5).all(1, keepdim=True) & (_depth(matrix, grid) > 0)
+    inside = inside & (mapping[:, :1] < image.shape[3] - 0.5) & (mapping[:, 1:] < image.shape[2] - 0.5)
+    shown = inside[0, 0, ::8, ::8].nonzero().cpu().double().numpy()[:, ::-1] * 8
+    halvings = round(math.log2(max(1.0, _scale(matrix, shown)))) if len(shown) else 0
+    for _ in range(halvings):  # without aliasing
+        image = F.avg_pool2d(image, 2, ceil_mode=True, count_include_pad=False)
+    mapping = (mapping + 0.5) / 2**halvings - 0.5
+    return torch.where(inside, warp(image, mapping - grid, padding="border"), 127.5)
+
+
+def project(matrix: Matrix, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points `(N, 2)` through a homography."""
+    mapped = points @ matrix[:, :2].T + matrix[:, 2]
+    return np.asarray(mapped[:, :2] / np.maximum(mapped[:, 2:], NEAREST))
+
+
+def project_map(matrix: Matrix, points: Tensor) -> Tensor:
+    """Points `(1, 2, H, W)` through a homography; beyond its horizon they are far away."""
+    x, y = points.split(1, 1)
+    rows = [float(row[0]) * x + float(row[1]) * y + float(row[2]) for row in matrix[:2]]
+    return torch.cat(rows, 1) / _depth(matrix, points).clamp(min=NEAREST)
+
+
+def _depth(matrix: Matrix, points: Tensor) -> Tensor:
+    """Positive on this side of a homography's horizon; `(1, 1, H, W)`."""
+    x, y = points.split(1, 1)
+    return float(matrix[2, 0]) * x + float(matrix[2, 1]) * y + float(matrix[2, 2])
+
+
+def _grid(flow: Tensor) -> Tensor:
+    return pixel_grid(flow.shape[2], flow.shape[3], flow.dtype, flow.device)
+
+
+def _support(view: View) -> float:
+    return view.support
+
+
+def _to_side(image: Tensor) -> Matrix:
+    """Pixels of an image → pixels of 256×256."""
+    x, y = SIDE / image.shape[3], SIDE / image.shape[2]
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+
+
+def _turn(degrees: float, reference: Tensor, query: Tensor) -> Matrix:
+    """A rotation about the centres of both images, of their own shapes, in pixels of 256×256."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    (height, width), (query_height, query_width) = reference.shape[2:], query.shape[2:]
+    scale = math.sqrt(query_height * query_width / (height * width))
+    to_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
+    turn = np.array(
+        [
+            [scale * cos, -scale * sin, (query_width - 1) / 2],
+            [scale * sin, scale * cos, (query_height - 1) / 2],
+            [0, 0, 1],
+        ]
+    )
+    return np.asarray(_to_side(query) @ turn @ to_centre @ np.linalg.inv(_to_side(reference)))
+
+
+def _jacobian(matrix: Matrix, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of a homography at points `(N, 2)`: `(N, 2, 2)`."""
+    step = 1e-3
+    shifts = [project(matrix, points + np.array(d) * step) - project(matrix, points) for d in ((1, 0), (0, 1))]
+    return np.stack(shifts, -1) / step
+
+
+def _scale(matrix: Matrix, points: NDArray[np.float64]) -> float:
+    """How many pixels of its image a homography crosses per pixel: the median over points."""
+    return float(np.median(np.sqrt(np.abs(np.linalg.det(_jacobian(matrix, points))))))
+
+
+class Aligner:
+    """Looks for a homography that explains much of the motion between two images.
+
+    Args:
+        network: see `match_wide`.
+        reference: RGB image `(1, 3, H, W)` in [0, 255].
+        query: RGB image `(1, 3, Hq, Wq)`.
+
+    Attributes:
+        best: the view with most support so far.
+    """
+
+    def __init__(self, network: GLUNet, reference: Tensor, query: Tensor) -> None:
+        self.network, self.query = network, query
+        self.to_side, self.from_side = _to_side(reference), np.linalg.inv(_to_side(query))
+        self.turns = [_turn(angle, reference, query) for angle in TURNS]
+        self.reference = self._features(resize_image(reference, (SIDE, SIDE), published=False))
+        features = self._normal(self.reference[1])  # (1, D, 16, 16)
+        flat = features.flatten(2)[0]
+        likeness = flat.mT @ flat
+        cell = _grid(features).flatten(2)[0]
+        near = ((cell[:, :, None] - cell[:, None]).abs() <= APART).all(0)
+        others = likeness.masked_fill(near, -1.0).topk(ALIKE, 1).values[:, -1]
+        self.described, self.common = features, others.view(1, 1, *features.shape[2:])
+        self.start = self.best = self.look(np.eye(3))
+
+    def matrix(self) -> Matrix | None:
+        """Reference pixel → query pixel; None where the images are close already, or nothing is found."""
+        self.best = self.improve(self.start)
+        if self.best.support < SURE:
+            turned = max((self.once_more(self.look(turn)) for turn in self.turns), key=_support)
+            self.best = max(self.best, self.improve(turned), key=_support)
+        return self._worthwhile()
+
+    def matrix_of(self, forward: Tensor, backward: Tensor) -> Matrix | None:
+        """The same, beginning with what a flow and its way back agree on."""
+        size = forward.shape[2:]
+        error = forward_backward_error(forward, backward)[0, 0, ::4, ::4].flatten()
+        points = _grid(forward)[0, :, ::4, ::4].flatten(1).mT
+        targets = points + forward[0, :, ::4, ::4].flatten(1).mT
+        starts, ends, errors = (x.double().cpu().numpy() for x in (points, targets, error))
+        starts, ends = project(self.to_side, starts), project(np.linalg.inv(self.from_side), ends)
+        view = View(np.eye(3), starts, ends, errors * SIDE / max(size), self.start.support)
+        self.best = max(self.best, self.improve(view), key=_support)
+        return self._worthwhile()
+
+    def _worthwhile(self) -> Matrix | None:
+        best, corners = self.best, np.array([[0.0, 0], [SIDE, 0], [SIDE, SIDE], [0, SIDE]]) - 0.5
+        if best.support < max(LEAST, GAIN * self.start.support):
+            return None
+        if np.abs(project(best.matrix, corners) - corners).max() < SMALL * SIDE:
+            return None
+        return np.asarray(self.from_side @ best.matrix @ self.to_side)
+
+    def look(self, matrix: Matrix) -> View:
+        """Match the reference with the query as seen through a matrix."""
+        seen = self._features(see_through(self.query, self.from_side @ matrix, (SIDE, SIDE)))
+        ours, theirs = ([torch.cat(pair) for pair in zip(a, b, strict=True)] for a, b in self._both(seen))
+        _, flows = self.network.coarse_flows((ours[0], ours[1]), (theirs[0], theirs[1]))
+        forward, backward = flows.float().split(1)  # (1, 2, 32, 32)
+        cell = SIDE / forward.shape[3]
+        points = (_grid(forward) + 0.5) * cell - 0.5
+        targets = points + forward
+        at = (targets + 0.5) / cell - 0.5 - _grid(forward)
+        error = torch.linalg.vector_norm(forward + warp(backward, at, padding="border"), dim=1, keepdim=True)
+        lands = project_map(matrix, targets)
+        inside = ((targets >= 0) & (targets <= SIDE - 1) & (lands >= 0) & (lands <= SIDE - 1)).all(1, keepdim=True)
+        inside = inside & (_depth(matrix, targets) > 0)
+        error = torch.where(inside & error.isfinite(), error, torch.inf)
+
+        features = self._normal(seen[1])
+        coarse = F.avg_pool2d(at, 2) / 2  # of 16×16 cells
+        similar = (self.described * F.normalize(warp(features, coarse, padding="border"), dim=1)).sum(1, keepdim=True)
+        weight = F.avg_pool2d(torch.exp(-error / CONSISTENT[0]), 2)
+        support = (weight * (similar - self.common).clamp(min=0)).mean()
+        starts, ends = (x.flatten(2)[0].mT.double().cpu().numpy() for x in (points, targets))
+        return View(matrix, starts, ends, error.flatten().double().cpu().numpy(), float(support))
+
+    def once_more(self, view: View) -> View:
+        """The better of a view and the one that a homography fitted to it gives."""
+        matrix = fit(view)
+        return view if matrix is None else max(view, self.look(matrix), key=_support)
+
+    def improve(self, view: View) -> View:
+        """Fit and look again while it helps."""
+        for _ in range(ROUNDS):
+            matrix = fit(view)
+            if matrix is None:
+                break
+            other = self.look(matrix)
+            if other.support <= view.support:
+                break
+            view = other
+        return view
+
+    def _features(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        return self.network.coarse_features(normalize_for_vgg(image))
+
+    def _both(self, seen: tuple[Tensor, Tensor]) -> Any:
+        return (self.reference, seen), (seen, self.reference)
+
+    @staticmethod
+    def _normal(features: Tensor) -> Tensor:
+        features = features.float()
+        return F.normalize(features - features.mean((2, 3), keepdim=True), dim=1)
+
+
+def fit(view: View) -> Matrix | None:
+    """The homography, of reference → query, of the points that are consistent; None where there is no sane one."""
+    import cv2
+
+    for limit in CONSISTENT:
+        chosen = view.error < limit
+        if chosen.sum() >= FEWEST:
+            break
+    else:
+        return None
+    step, inliers = cv2.findHomography(
+        view.points[chosen], view.targets[chosen], cv2.USAC_MAGSAC, INLIER, maxIters=5000, confidence=0.999
+    )
+    if step is None or not np.isfinite(step).all():
+        return None
+    matrix = view.matrix @ step
+    supported = view.points[chosen][inliers.ravel() > 0]
+    if len(supported) < FEWEST // 2 or abs(matrix[2, 2]) < 1e-9:
+        return None
+    matrix = matrix / matrix[2, 2]  # on this side of the horizon depths are positive, also those of its inverse
+    if ((supported @ matrix[2, :2] + 1) < NEAREST).any():
+        return None
+    jacobian = _jacobian(matrix, supported)
+    scales = np.linalg.svd(jacobian, compute_uv=False)
+    smallest, largest = np.median(scales[:, 1]), np.median(scales[:, 0])
+    sane = np.linalg.det(jacobian).min() > 0 and smallest > SCALES[0] and largest < SCALES[1]
+    return np.asarray(matrix) if sane else None
