@@ -63,13 +63,16 @@ def can_align(network: MatchingNetwork) -> bool:
 
 
 @torch.inference_mode()
-def match_wide(network: MatchingNetwork, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+def match_wide(
+    network: MatchingNetwork, reference: Tensor, query: Tensor, *, back: bool = True, **options: Any
+) -> tuple[Tensor, Tensor]:
     """Flow between images, by way of the aligned query where they are far apart.
 
     Args:
         network: a GLU-Net, in evaluation mode.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
+        back: whether the flow back is wanted; else it is zero where it was not needed.
         **options: those of `MatchingNetwork.forward`.
 
     Returns:
@@ -81,37 +84,44 @@ def match_wide(network: MatchingNetwork, reference: Tensor, query: Tensor, **opt
     pairs = list(zip(reference[:, None], query[:, None], strict=True))
     aligners = [Aligner(network, *pair) for pair in pairs]
     matrices = [aligner.matrix() for aligner in aligners]
-    forward, backward = (images.new_empty(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    forward, backward = (images.new_zeros(len(images), 2, *images.shape[2:]) for images in (reference, query))
     close = [i for i, matrix in enumerate(matrices) if matrix is None]
+    unsure = [i for i in close if aligners[i].best.support < SURE]
+    returning = close if back else unsure
     if close:
         forward[close] = network(reference[close], query[close], **options)
-        backward[close] = network(query[close], reference[close], **options)
-    for i in close:
-        if aligners[i].best.support < SURE:
-            matrices[i] = aligners[i].matrix_of(forward[i : i + 1], backward[i : i + 1])
+    if returning:
+        backward[returning] = network(query[returning], reference[returning], **options)
+    for i in unsure:
+        matrices[i] = aligners[i].matrix_of(forward[i : i + 1], backward[i : i + 1])
     for i, matrix in enumerate(matrices):
         if matrix is not None:
-            forward[i : i + 1], backward[i : i + 1] = match_aligned(network, *pairs[i], matrix, **options)
+            there, home = match_aligned(network, *pairs[i], matrix, back=back, **options)
+            forward[i : i + 1] = there
+            if home is not None:
+                backward[i : i + 1] = home
     return forward, backward
 
 
 @torch.inference_mode()
 def match_aligned(
-    network: MatchingNetwork, reference: Tensor, query: Tensor, matrix: Matrix, **options: Any
-) -> tuple[Tensor, Tensor]:
+    network: MatchingNetwork, reference: Tensor, query: Tensor, matrix: Matrix, *, back: bool = True, **options: Any
+) -> tuple[Tensor, Tensor | None]:
     """As `match_wide`, by way of the query as seen through a homography, reference pixel → query pixel."""
     height, width = reference.shape[2:]
     centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
     times = 2 if _scale(matrix, centre) > CLOSE_UP else 1
     to_query = matrix @ np.array([[1 / times, 0, (1 / times - 1) / 2], [0, 1 / times, (1 / times - 1) / 2], [0, 0, 1]])
     seen = see_through(query, to_query, (times * height, times * width))
-    forward, backward = network(reference, seen, **options), network(seen, reference, **options)
-
+    forward = network(reference, seen, **options)
     there = project_map(to_query, forward + _grid(forward)) - _grid(forward)
+    if not back:
+        return there, None
+    backward = network(seen, reference, **options)
     to_seen, grid = np.linalg.inv(to_query), pixel_grid(query.shape[2], query.shape[3], device=query.device)
     at = project_map(to_seen, grid)
-    back = at + warp(backward, at - grid, padding="border") - grid
-    return there, torch.where(_depth(to_seen, grid) > 0, back, torch.inf)
+    home = at + warp(backward, at - grid, padding="border") - grid
+    return there, torch.where(_depth(to_seen, grid) > 0, home, torch.inf)
 
 
 def see_through(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:

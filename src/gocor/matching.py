@@ -234,7 +234,12 @@ def _match_batch(
         .to(parameter.dtype)
         for i in (0, 1)
     )
-    options = {"iters_local": iters_local, "iters_global": iters_global, "min_size": min_size, "max_size": max_size}
+    options: dict[str, Any] = {
+        "iters_local": iters_local,
+        "iters_global": iters_global,
+        "min_size": min_size,
+        "max_size": max_size,
+    }
     training = network.training
     network.eval()
     try:

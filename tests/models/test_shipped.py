@@ -34,8 +34,13 @@ def test_they_say_what_they_are(name):
     assert json.loads(metadata["recipe"])["model"] == name
 
 
+# Mean error in pixels, and the share of pixels within 5, of images of 400×600. BaseNet sees 256×256.
+EXPECTED = {"glunet-gocor": (0.7, 0.97), "basenet-gocor": (3, 0.85), "basenet": (5, 0.7)}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_they_match_the_bundled_pair(name):
+    most, least = EXPECTED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = gocor.match(ASSETS / "reference.jpg", ASSETS / "query.jpg", name, device="cpu")
@@ -45,5 +50,5 @@ def test_they_match_the_bundled_pair(name):
     target = cv2.perspectiveTransform(pixels.reshape(-1, 1, 2), true_homography()).reshape(height, width, 2)
     seen = ((target >= 0) & (target <= (519, 419))).all(-1)
     error = np.linalg.norm(pixels + flow - target, axis=-1)[seen]
-    assert error.mean() < 2
-    assert (error <= 5).mean() > 0.95
+    assert error.mean() < most
+    assert (error <= 5).mean() > least

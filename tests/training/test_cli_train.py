@@ -46,9 +46,20 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         ["step", "2:"],
     ]
     assert " left" in lines[1]
-    assert lines[-1] == "wrote runs/pwcnet-gocor-tiny/best.safetensors and runs/pwcnet-gocor-tiny/card.md"
+    assert lines[-1] == (
+        "wrote runs/pwcnet-gocor-tiny/best.safetensors, its runs/pwcnet-gocor-tiny/card.md, "
+        "and runs/pwcnet-gocor-tiny/final.safetensors"
+    )
     names = {path.name for path in folder.iterdir() if "tfevents" not in path.name}
-    assert names == {"best.safetensors", "card.md", "config.toml", "last.pt", "log.jsonl", "pictures"}
+    assert names == {
+        "best.safetensors",
+        "final.safetensors",
+        "card.md",
+        "config.toml",
+        "last.pt",
+        "log.jsonl",
+        "pictures",
+    }
 
     with safe_open(folder / "best.safetensors", "pt") as file:
         metadata = file.metadata()

@@ -52,8 +52,8 @@ def train(
     """Train a network on a folder of photos.
 
     OUTPUT gets config.toml, log.jsonl and TensorBoard's files, pictures of each validation, best.safetensors with its
-    card.md, which `gocor match --weights` takes, and last.pt, which --resume goes on from. Under `torchrun` several
-    processes train together.
+    card.md, which `gocor match --weights` takes, final.safetensors, and last.pt, which --resume goes on from. Under
+    `torchrun` several processes train together.
     """
     from ..training.config import FILE, make_config, parse_assignment, read_toml
     from ..training.loop import train

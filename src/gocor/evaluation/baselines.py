@@ -116,7 +116,7 @@ def network_matcher(
         try:
             with torch.inference_mode():
                 if align:
-                    flow, _ = match_wide(network, *images, **options)
+                    flow, _ = match_wide(network, *images, back=False, **options)
                 elif flips and isinstance(network, GLUNet):
                     flow, _ = network.forward_with_flips(*images, **options)
                 else:

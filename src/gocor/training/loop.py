@@ -28,6 +28,8 @@ from .sources import Sources, batches, open_sources
 from .step import TrainStep, checkpoint_activations, uses_channels_last
 from .validation import Evaluate, Picture, dataset_scores, validate
 
+FINAL = "final.safetensors"  # the averaged network at the end, whatever its validation error
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -162,8 +164,9 @@ class Run:
                 saved = time.monotonic()
                 timed += saved - paused
         pairs.close()
-        if finished and state.validated < state.step:
-            self._validate()
+        missing = group.main and (state.validated < state.step or not (Path(config.output) / FINAL).exists())
+        if finished and group.largest(float(missing))[0]:
+            self._validate(last=True)
         self._save()
         self._say_end(finished, caught)
         return Outcome(state.step, state.best, finished, caught[0] if caught else None)
@@ -189,8 +192,8 @@ class Run:
         if self.group.main:
             save_checkpoint(Path(self.config.output), self.step, self.state)
 
-    def _validate(self) -> None:
-        """Score the averaged network; keep it if it is the best so far."""
+    def _validate(self, *, last: bool = False) -> None:
+        """Score the averaged network; keep it if it is the best so far, or the last."""
         config, state = self.config, self.state
         network = self.step.average
         metrics, picture = validate(network, self.sources.validation, config, self.group)
@@ -211,24 +214,28 @@ class Run:
             with algorithm_search(False):  # images of many sizes, a few of each
                 scores = self.evaluate(network)
             self.log.record(state.step, "evaluation", scores)
+        if not better and not last:
+            return
+        card = make_card(
+            config,
+            data=self.sources.description,
+            step=state.step,
+            seconds=state.seconds,
+            metrics=metrics | scores,
+            device=self.group.device,
+        )
         if better:
-            card = make_card(
-                config,
-                data=self.sources.description,
-                step=state.step,
-                seconds=state.seconds,
-                metrics=metrics | scores,
-                device=self.group.device,
-            )
             export(network, folder / "best.safetensors", card)
             write_card(folder / "card.md", config.model, card)
+        if last:
+            export(network, folder / FINAL, card)
 
     def _say_end(self, finished: bool, caught: list[int]) -> None:
         folder, state = self.config.output, self.state
         if finished:
             self._say(f"finished at step {state.step}: validation error {state.best:.3f} px at step {state.best_step}")
             if state.best_step:
-                self._say(f"wrote {folder}/best.safetensors and {folder}/card.md")
+                self._say(f"wrote {folder}/best.safetensors, its {folder}/card.md, and {folder}/{FINAL}")
         else:
             why = signal.Signals(caught[0]).name if caught else "the time to stop"
             self._say(f"stopped by {why} at step {state.step}; --resume continues from {folder}/{checkpoint.FILE}")
