@@ -74,9 +74,8 @@ def test_without_further_motion_the_flow_is_the_homography(zoom):
     forward, backward = match_aligned(Still(), reference, query, matrix)
     points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
     x, y = points.astype(int).T
-    torch.testing.assert_close(
-        forward[0, :, y, x].T.double().numpy() + points, project(matrix, points), rtol=1e-4, atol=1e-2
-    )
+    there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query
+    np.testing.assert_allclose(forward[0, :, y, x].T.double().numpy() + points, there, rtol=1e-4, atol=1e-2)
     x, y = (points * 0.8).astype(int).T
     there = np.stack([x, y], 1).astype(float)
     known = ((project(np.linalg.inv(matrix), there) >= 0) & (project(np.linalg.inv(matrix), there) < [60, 40])).all(1)

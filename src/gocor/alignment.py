@@ -33,6 +33,7 @@ CONSISTENT = (4.0, 12.0)  # pixels of 256 from home after going there and back: 
 FEWEST = 24  # of them
 INLIER = 4.0  # pixels of 256
 SCALES = (1 / 6, 6)  # that a matrix may have where it is supported
+OUTSIDE = 0.5  # sides of the query that a match may lie outside of it
 APART = 2  # cells of 16×16 that a feature resembles anyway
 ALIKE = 12  # it is as common as the so-many-th most similar elsewhere says
 NEAREST = 0.02  # least depth, where a homography's horizon comes near
@@ -114,7 +115,7 @@ def match_aligned(
     to_query = matrix @ np.array([[1 / times, 0, (1 / times - 1) / 2], [0, 1 / times, (1 / times - 1) / 2], [0, 0, 1]])
     seen = see_through(query, to_query, (times * height, times * width))
     forward = network(reference, seen, **options)
-    there = project_map(to_query, forward + _grid(forward)) - _grid(forward)
+    there = _near(project_map(to_query, forward + _grid(forward)), query) - _grid(forward)
     if not back:
         return there, None
     backward = network(seen, reference, **options)
@@ -155,6 +156,15 @@ def _depth(matrix: Matrix, points: Tensor) -> Tensor:
     """Positive on this side of a homography's horizon; `(1, 1, H, W)`."""
     x, y = points.split(1, 1)
     return float(matrix[2, 0]) * x + float(matrix[2, 1]) * y + float(matrix[2, 2])
+
+
+def _near(points: Tensor, image: Tensor) -> Tensor:
+    """Points `(1, 2, H, W)` that are far outside of an image pulled closer: there, a homography means nothing."""
+    limits = [
+        x.clamp(-OUTSIDE * side, (1 + OUTSIDE) * side)
+        for x, side in zip(points.split(1, 1), (image.shape[3], image.shape[2]), strict=True)
+    ]
+    return torch.cat(limits, 1)
 
 
 def _grid(flow: Tensor) -> Tensor:
