@@ -54,9 +54,11 @@ def test_grey_takes_the_colours_of_both_images():
     assert (result - luma).abs().max() < 0.01
 
 
-def test_blur_is_opencvs():
+@pytest.mark.parametrize(("blur", "taps"), [(0.8, 5), (2.0, 9), (4.0, 17)])
+def test_blur_is_opencvs(blur, taps):
     source = images()
-    result, drawn = changed(source, blur=2.0, blur_share=1.0)
+    result, drawn = changed(source, blur=blur, blur_share=1.0)
+    assert drawn["kernel"].shape[-1] == taps
     for image, kernel in ((0, drawn["kernel"][0, 0]), (1, drawn["kernel"][0, 1])):
         expected = cv2.sepFilter2D(
             photo(*SIZE, sigma=2).astype(np.float32), -1, kernel, kernel, borderType=cv2.BORDER_REPLICATE

@@ -1,5 +1,7 @@
 """Photometric changes: drawn on the CPU as matrices and kernels, applied to both images of all pairs at once."""
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,6 @@ from .settings import Colour
 
 LUMA = np.array([0.299, 0.587, 0.114])
 MID_GREY = 0.45
-TAPS = 9  # of the blurring kernel: σ up to 2
 NOISE_LENGTH = 1 << 22  # or twice as much as an image needs
 NOISE_SEED = 20200916
 
@@ -20,7 +21,7 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
     """Parameters of the changes of `count` pairs; the second axis is reference, query.
 
     Returns:
-        `colour_matrix` `(B, 2, 3, 4)` for RGB in [0, 1]; `gamma` `(B, 2)`; `kernel` `(B, 2, TAPS)`; `noise` `(B, 2)`
+        `colour_matrix` `(B, 2, 3, 4)` for RGB in [0, 1]; `gamma` `(B, 2)`; `kernel` `(B, 2, taps)`; `noise` `(B, 2)`
         its standard deviation, of the full range; `noise_offset` `(B, 2)` in [0, 1), where to read the noise.
     """
     own, both = rng.uniform(-1, 1, (7, count, 2)), rng.uniform(-1, 1, (7, count, 1))
@@ -36,7 +37,8 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
     matrix = np.concatenate([gain[..., None] * mix, offset], -1)
 
     sigma = rng.uniform(0, 1, (count, 2)) * colour.blur * (rng.random((count, 2)) < colour.blur_share)
-    taps = np.arange(TAPS) - TAPS // 2
+    half = math.ceil(2 * colour.blur)
+    taps = np.arange(-half, half + 1)
     kernel = np.exp(-0.5 * (taps / np.maximum(sigma, 0.05)[..., None]) ** 2)
     return {
         "colour_matrix": matrix,
@@ -86,11 +88,11 @@ class Photometry:
 
 
 def _blur(images: Tensor, kernel: Tensor) -> Tensor:
-    """Each image `(N, C, H, W)` with its own separable kernel `(N, TAPS)`; the border goes on beyond the images."""
+    """Each image `(N, C, H, W)` with its own separable kernel `(N, taps)`; the border goes on beyond the images."""
     count, channels = images.shape[:2]
-    weights = kernel.repeat_interleave(channels, 0)[:, None]  # (NC, 1, TAPS)
+    weights = kernel.repeat_interleave(channels, 0)[:, None]  # (NC, 1, taps)
     flat = images.flatten(0, 1)[None]  # (1, NC, H, W)
-    half = TAPS // 2
+    half = kernel.shape[1] // 2
     flat = F.conv2d(F.pad(flat, (half, half, 0, 0), "replicate"), weights[:, :, None], groups=count * channels)
     flat = F.conv2d(F.pad(flat, (0, 0, half, half), "replicate"), weights[..., None], groups=count * channels)
     return flat.view_as(images)

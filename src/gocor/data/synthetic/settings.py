@@ -83,7 +83,7 @@ class Colour:
         grey: probability that both images lose their colours.
         common: share of the changes of brightness, contrast, saturation, channels and gamma that the two images have
             in common: 0 makes them independent, 1 the same.
-        blur: standard deviation of a Gaussian in pixels, uniform up to this; at most 2.
+        blur: standard deviation of a Gaussian in pixels, uniform up to this; at most 4.
         blur_share: probability of blurring an image.
         noise: standard deviation of Gaussian noise, of the full range, uniform up to this.
     """
@@ -95,7 +95,7 @@ class Colour:
     gamma: float = 0.35
     grey: float = 0.05
     common: float = 0.0
-    blur: float = 1.2
+    blur: float = 2.5
     blur_share: float = 0.25
     noise: float = 0.03
 
@@ -167,7 +167,7 @@ class Preset:
                     raise ValueError(f"{name} must be a range (low, high), got {value}")
         if not 0 < self.crop.share[0] <= self.crop.share[1] <= 1:
             raise ValueError(f"share of a crop must lie in (0, 1], got {self.crop.share}")
-        if self.colour is not None and not 0 <= self.colour.blur <= 2:
-            raise ValueError(f"blur must lie in [0, 2], got {self.colour.blur}")
+        if self.colour is not None and not 0 <= self.colour.blur <= 4:
+            raise ValueError(f"blur must lie in [0, 4], got {self.colour.blur}")
         if self.objects is not None and self.objects.count[0] < 0:
             raise ValueError(f"count of objects must not be negative, got {self.objects.count}")
