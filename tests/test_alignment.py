@@ -23,8 +23,8 @@ def test_maps_and_points_go_through_a_homography_alike():
     np.testing.assert_allclose(project(np.linalg.inv(MATRIX), expected), points, atol=1e-9)
 
 
-def test_an_image_seen_through_a_shift():
-    image = torch.rand(1, 3, 20, 30) * 255
+def test_an_image_seen_through_a_shift(device):
+    image = torch.rand(1, 3, 20, 30, device=device) * 255
     torch.testing.assert_close(see_through(image, np.eye(3), (20, 30)), image, rtol=0, atol=1e-3)
     shifted = see_through(image, np.array([[1.0, 0, 4], [0, 1, -3], [0, 0, 1]]), (20, 30))
     torch.testing.assert_close(shifted[..., 3:, :-4], image[..., :-3, 4:], rtol=0, atol=1e-3)
@@ -97,10 +97,10 @@ def photo():
     return cv2.resize(image, (320, 320 * image.shape[0] // image.shape[1]), interpolation=cv2.INTER_AREA)
 
 
-def test_a_turned_photo(photo):
+def test_a_turned_photo(photo, device):
     turned = np.rot90(photo).copy()  # a column x of the photo is the row width − 1 − x of this
     height, width = photo.shape[:2]
-    network = load_model("glunet-gocor", device="cpu")
+    network = load_model("glunet-gocor", device=device)
     x, y = np.meshgrid(np.arange(width), np.arange(height))
     true = np.stack([y - x, width - 1 - x - y])
     errors = []
@@ -120,9 +120,9 @@ def test_close_images_are_matched_as_they_are(photo):
     assert torch.equal(*results)
 
 
-def test_batches_and_networks_that_cannot():
-    network = create_model("glunet-gocor-tiny").eval()
-    reference, query = torch.rand(2, 3, 64, 80) * 255, torch.rand(2, 3, 70, 60) * 255
+def test_batches_and_networks_that_cannot(device):
+    network = create_model("glunet-gocor-tiny").eval().to(device)
+    reference, query = torch.rand(2, 3, 64, 80, device=device) * 255, torch.rand(2, 3, 70, 60, device=device) * 255
     both = match_wide(network, reference, query)
     assert both[0].shape == (2, 2, 64, 80)
     assert both[1].shape == (2, 2, 70, 60)
