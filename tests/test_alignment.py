@@ -59,19 +59,20 @@ def test_mirrored_and_extreme_homographies_are_refused():
 
 
 class Still(torch.nn.Module):
-    """Sees no motion between images of one size, or twice the size."""
+    """Sees no motion between images of the same shape."""
 
-    def forward(self, reference, query):
+    def forward(self, reference, query, max_size=None):
         grid = pixel_grid(*reference.shape[2:])
+        assert max_size is None or min(max(reference.shape[2:]), max(query.shape[2:])) <= max_size
         scale = query.shape[3] / reference.shape[3]
         return (grid + 0.5) * scale - 0.5 - grid
 
 
-@pytest.mark.parametrize("zoom", [1.0, 2.5])
-def test_without_further_motion_the_flow_is_the_homography(zoom):
+@pytest.mark.parametrize(("zoom", "options"), [(1.0, {}), (2.5, {}), (2.5, {"max_size": 30})])
+def test_without_further_motion_the_flow_is_the_homography(zoom, options):
     matrix = np.diag([zoom, zoom, 1]) @ MATRIX
     reference, query = torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 50, 70)
-    forward, backward = match_aligned(Still(), reference, query, matrix)
+    forward, backward = match_aligned(Still(), reference, query, matrix, **options)
     points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
     x, y = points.astype(int).T
     there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query

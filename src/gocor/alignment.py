@@ -111,9 +111,12 @@ def match_aligned(
     """As `match_wide`, by way of the query as seen through a homography, reference pixel → query pixel."""
     height, width = reference.shape[2:]
     centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
-    times = 2 if _scale(matrix, centre) > CLOSE_UP else 1
-    to_query = matrix @ np.array([[1 / times, 0, (1 / times - 1) / 2], [0, 1 / times, (1 / times - 1) / 2], [0, 0, 1]])
-    seen = see_through(query, to_query, (times * height, times * width))
+    times = 2.0 if _scale(matrix, centre) > CLOSE_UP else 1.0
+    if (limit := options.get("max_size")) is not None:  # the network would not look at more
+        times = min(times, limit / max(height, width))
+    size = max(1, round(times * height)), max(1, round(times * width))
+    to_query = matrix @ np.linalg.inv(_resized(reference, size))
+    seen = see_through(query, to_query, size)
     forward = network(reference, seen, **options)
     there = _near(project_map(to_query, forward + _grid(forward)), query) - _grid(forward)
     if not back:
@@ -175,10 +178,14 @@ def _support(view: View) -> float:
     return view.support
 
 
-def _to_side(image: Tensor) -> Matrix:
-    """Pixels of an image → pixels of 256×256."""
-    x, y = SIDE / image.shape[3], SIDE / image.shape[2]
+def _resized(image: Tensor, size: tuple[int, int]) -> Matrix:
+    """Pixels of an image → pixels of another size."""
+    x, y = size[1] / image.shape[3], size[0] / image.shape[2]
     return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+
+
+def _to_side(image: Tensor) -> Matrix:
+    return _resized(image, (SIDE, SIDE))
 
 
 def _turn(degrees: float, reference: Tensor, query: Tensor) -> Matrix:
