@@ -10,6 +10,7 @@ from gocor.bench.report import as_rich, digits
 from gocor.bench.sections import tables
 from gocor.bench.work import end_point_errors
 from gocor.models import list_models
+from gocor.models.glunet import GLUNet
 
 from ..test_cli import runner
 
@@ -195,3 +196,11 @@ def test_recorded_work_without_a_gpu_is_plain(kind, device):
         results.append(work.build(device)())
     first, second = results
     torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-3)
+
+
+def test_networks_work_at_the_size_that_is_named(monkeypatch):
+    """GLU-Net would enlarge small images, and hide how its time grows with them."""
+    seen, original = [], GLUNet.working_size
+    monkeypatch.setattr(GLUNet, "working_size", lambda self, *size: seen.append(size) or original(self, *size))
+    Work("network", "glunet-gocor-tiny", (256, 300)).build(torch.device("cpu"))()
+    assert seen == [(256, 300)]
