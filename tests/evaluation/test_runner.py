@@ -124,6 +124,11 @@ def test_options_of_networks_are_not_for_functions(dataset):
         evaluate(identity, dataset, iters_local=3)
 
 
+def test_alignment_and_flips_exclude_each_other():
+    with pytest.raises(ValueError, match="either aligned or tried mirrored"):
+        network_matcher(create_model("glunet-gocor-tiny"), align=True, flips=True)
+
+
 def test_flips_are_tried_where_the_protocol_says_so(tmp_path):
     data = open_dataset("tss", write_sample("tss", tmp_path))[:1]
     network = create_model("glunet-gocor-tiny")

@@ -95,6 +95,8 @@ def network_matcher(
         align: bring images of a wide baseline closer first, see `gocor.alignment`; only a GLU-Net can.
         flips: also try mirrored images, as on TSS; networks other than GLU-Net cannot, and are used as they are.
     """
+    if align and flips:
+        raise ValueError("images are either aligned or tried mirrored: this protocol tries them mirrored")
     options: dict[str, Any] = {
         "iters_local": iters_local,
         "iters_global": iters_global,
