@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import gocor
-from gocor.alignment import View, fit, match_aligned, match_wide, project, project_map, see_through
+from gocor.alignment import View, fit, match_aligned, match_wide, see_through
 from gocor.models import create_model, load_model
+from gocor.ops.homography import project, project_map
 from gocor.ops.warp import pixel_grid
 from tests.test_assets import ASSETS
 

@@ -19,9 +19,8 @@ from torch import Tensor
 from .models.backbones import normalize_for_vgg
 from .models.glunet import SIDE, GLUNet
 from .models.network import MatchingNetwork, resize_image
+from .ops.homography import NEAREST, Matrix, depth, project, project_map
 from .ops.warp import forward_backward_error, pixel_grid, warp
-
-Matrix = NDArray[np.float64]
 
 ROUNDS = 4  # of looking and fitting from one start
 TURNS = (45, -45, 90, -90, 135, -135, 180)  # degrees to try where the images as they are have little in common
@@ -36,7 +35,6 @@ SCALES = (1 / 6, 6)  # that a matrix may have where it is supported
 OUTSIDE = 0.5  # sides of the query that a match may lie outside of it
 APART = 2  # cells of 16×16 that a feature resembles anyway
 ALIKE = 12  # it is as common as the so-many-th most similar elsewhere says
-NEAREST = 0.02  # least depth, where a homography's horizon comes near
 CLOSE_UP = 1.4  # from this scale on the aligned query has twice the reference's side, to lose less of its detail
 
 
@@ -125,14 +123,14 @@ def match_aligned(
     to_seen, grid = np.linalg.inv(to_query), pixel_grid(query.shape[2], query.shape[3], device=query.device)
     at = project_map(to_seen, grid)
     home = at + warp(backward, at - grid, padding="border") - grid
-    return there, torch.where(_depth(to_seen, grid) > 0, home, torch.inf)
+    return there, torch.where(depth(to_seen, grid) > 0, home, torch.inf)
 
 
 def see_through(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:
     """An image `(1, 3, H, W)` through a homography, pixels of `size` → its pixels; grey where it shows nothing."""
     grid = pixel_grid(*size, device=image.device)
     mapping = project_map(matrix, grid)
-    inside = (mapping > -0.5).all(1, keepdim=True) & (_depth(matrix, grid) > 0)
+    inside = (mapping > -0.5).all(1, keepdim=True) & (depth(matrix, grid) > 0)
     inside = inside & (mapping[:, :1] < image.shape[3] - 0.5) & (mapping[:, 1:] < image.shape[2] - 0.5)
     shown = inside[0, 0, ::8, ::8].nonzero().cpu().double().numpy()[:, ::-1] * 8
     halvings = round(math.log2(max(1.0, _scale(matrix, shown)))) if len(shown) else 0
@@ -140,25 +138,6 @@ def see_through(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:
         image = F.avg_pool2d(image, 2, ceil_mode=True, count_include_pad=False)
     mapping = (mapping + 0.5) / 2**halvings - 0.5
     return torch.where(inside, warp(image, mapping - grid, padding="border"), 127.5)
-
-
-def project(matrix: Matrix, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Points `(N, 2)` through a homography."""
-    mapped = points @ matrix[:, :2].T + matrix[:, 2]
-    return np.asarray(mapped[:, :2] / np.maximum(mapped[:, 2:], NEAREST))
-
-
-def project_map(matrix: Matrix, points: Tensor) -> Tensor:
-    """Points `(1, 2, H, W)` through a homography; beyond its horizon they are far away."""
-    x, y = points.split(1, 1)
-    rows = [float(row[0]) * x + float(row[1]) * y + float(row[2]) for row in matrix[:2]]
-    return torch.cat(rows, 1) / _depth(matrix, points).clamp(min=NEAREST)
-
-
-def _depth(matrix: Matrix, points: Tensor) -> Tensor:
-    """Positive on this side of a homography's horizon; `(1, 1, H, W)`."""
-    x, y = points.split(1, 1)
-    return float(matrix[2, 0]) * x + float(matrix[2, 1]) * y + float(matrix[2, 2])
 
 
 def _near(points: Tensor, image: Tensor) -> Tensor:
@@ -273,22 +252,22 @@ class Aligner:
     def look(self, matrix: Matrix) -> View:
         """Match the reference with the query as seen through a matrix."""
         seen = self._features(see_through(self.query, self.from_side @ matrix, (SIDE, SIDE)))
-        ours, theirs = ([torch.cat(pair) for pair in zip(a, b, strict=True)] for a, b in self._both(seen))
-        _, flows = self.network.coarse_flows((ours[0], ours[1]), (theirs[0], theirs[1]))
+        fine, coarse = (torch.cat(both) for both in zip(self.reference, seen, strict=True))
+        _, flows = self.network.coarse_flows((fine, coarse), (fine.flip(0), coarse.flip(0)))  # there and back
         forward, backward = flows.float().split(1)  # (1, 2, 32, 32)
         cell = SIDE / forward.shape[3]
         points = (_grid(forward) + 0.5) * cell - 0.5
         targets = points + forward
-        at = (targets + 0.5) / cell - 0.5 - _grid(forward)
-        error = torch.linalg.vector_norm(forward + warp(backward, at, padding="border"), dim=1, keepdim=True)
+        in_cells = forward / cell
+        error = torch.linalg.vector_norm(forward + warp(backward, in_cells, padding="border"), dim=1, keepdim=True)
         lands = project_map(matrix, targets)
         inside = ((targets >= 0) & (targets <= SIDE - 1) & (lands >= 0) & (lands <= SIDE - 1)).all(1, keepdim=True)
-        inside = inside & (_depth(matrix, targets) > 0)
+        inside = inside & (depth(matrix, targets) > 0)
         error = torch.where(inside & error.isfinite(), error, torch.inf)
 
         features = self._normal(seen[1])
-        coarse = F.avg_pool2d(at, 2) / 2  # of 16×16 cells
-        similar = (self.described * F.normalize(warp(features, coarse, padding="border"), dim=1)).sum(1, keepdim=True)
+        matched = F.normalize(warp(features, F.avg_pool2d(in_cells, 2) / 2, padding="border"), dim=1)  # 16×16 cells
+        similar = (self.described * matched).sum(1, keepdim=True)
         weight = F.avg_pool2d(torch.exp(-error / CONSISTENT[0]), 2)
         support = (weight * (similar - self.common).clamp(min=0)).mean()
         starts, ends = (x.flatten(2)[0].mT.double().cpu().numpy() for x in (points, targets))
@@ -313,9 +292,6 @@ class Aligner:
 
     def _features(self, image: Tensor) -> tuple[Tensor, Tensor]:
         return self.network.coarse_features(normalize_for_vgg(image))
-
-    def _both(self, seen: tuple[Tensor, Tensor]) -> Any:
-        return (self.reference, seen), (seen, self.reference)
 
     @staticmethod
     def _normal(features: Tensor) -> Tensor:

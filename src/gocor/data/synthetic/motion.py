@@ -61,12 +61,6 @@ class Warps:
     coefficients: Array
 
 
-def project(matrix: Array, points: Array) -> Array:
-    """Points `(B, N, 2)` mapped by `(B, 3, 3)`."""
-    mapped = points @ matrix[:, :, :2].swapaxes(1, 2) + matrix[:, None, :, 2]
-    return mapped[..., :2] / np.maximum(mapped[..., 2:], MIN_DEPTH)
-
-
 def adjugate(matrix: Array) -> Array:
     """The inverse of `(..., 3, 3)`, but for a factor."""
     rows = [matrix[..., i, :] for i in range(3)]

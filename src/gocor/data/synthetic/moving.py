@@ -5,8 +5,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ops.homography import project
 from .basis import basis_at
-from .motion import Array, Frame, Warps, adjugate, project, rotation_matrix
+from .motion import MIN_DEPTH, Array, Frame, Warps, adjugate, rotation_matrix
 from .objects import ObjectStore
 from .settings import Objects
 
@@ -107,7 +108,7 @@ def _ground(warps: Warps, centre: Array, frame: Frame) -> tuple[Array, Array]:
     basis = _basis_at_nodes(frame)[cell[..., 1], cell[..., 0]]  # (B, K, 3, COEFFICIENTS)
     bend = basis.reshape(len(basis), -1, basis.shape[-1]) @ warps.coefficients.swapaxes(1, 2)
     around = normal[:, :, None] + STEPS + bend.reshape(*normal.shape[:2], 3, 2)
-    moved = project(warps.matrix, around.reshape(len(around), -1, 2)).reshape(around.shape)
+    moved = project(warps.matrix, around.reshape(len(around), -1, 2), MIN_DEPTH).reshape(around.shape)
     linear = np.stack([moved[:, :, 1] - moved[:, :, 0], moved[:, :, 2] - moved[:, :, 0]], -1) / (STEP * frame.half)
     determinant, largest = _det(linear), np.abs(linear).max((-1, -2))
     usual = (determinant > 0.15) & (determinant < 6) & (largest < 4)
