@@ -9,13 +9,14 @@ from torch import Tensor
 from ..ops import local_correlation, local_correlation_adjoint_reference, transpose_local_volume
 from ..ops.checks import check_choice, check_count, exporting
 from ..ops.gram_reference import Options
-from ..ops.kernels import can_descend
+from ..ops.kernels import can_descend, can_tile
 from .basis import local_distances
 from .descent import Problem, scale_free_floor
 from .fused import fused_volume
-from .gocor import GOCor, Objective, ParameterState, in_full_precision, state_of
+from .gocor import GOCor, Objective, ParameterState, in_full_precision, recording, state_of
 from .initializers import SimpleInitializer, ZeroInitializer
 from .tiled_descent import can_descend_on_tiles, volume_on_tiles
+from .tiled_inference import inference_volume, spread
 
 
 class LocalGOCor(GOCor):
@@ -102,7 +103,7 @@ class LocalGOCor(GOCor):
         )
         self.radius = radius
         self.form = form
-        self._kept_state: ParameterState = None
+        self._kept_state: tuple[ParameterState, bool] | None = None
         self._kept: tuple[Tensor, ...] = ()
 
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
@@ -114,7 +115,12 @@ class LocalGOCor(GOCor):
             floor = self._floor(reference.shape[1], torch.float32)
             stabilizer = reference.shape[1] * getattr(self.initializer, "stabilizer", 1.0)
             options = Options(self.radius, iters, self.objective.eta, floor, stabilizer)
-            return fused_volume(reference, query, self._fused_parameters(reference.device), options)
+            leaves = (reference, query, *self.parameters())
+            if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
+                return fused_volume(reference, query, self._fused_parameters(reference.device), options)
+            tiled = can_tile(reference, self.radius)
+            parameters = self._kept_parameters(reference.device, tiled)
+            return (inference_volume if tiled else fused_volume)(reference, query, parameters, options)
         if self.form == "fused":
             raise ValueError("form='fused' needs float32 or 16-bit inputs on a GPU, Triton, and a radius of 8 or less")
         if self.form == "auto" and self.query_objective is None and can_descend_on_tiles(reference, self.radius):
@@ -124,18 +130,23 @@ class LocalGOCor(GOCor):
         return super()._volume(reference, query, iters)
 
     def _fused_parameters(self, device: torch.device) -> tuple[Tensor, ...]:
-        """What `fused_volume` takes. Without gradients it is kept until a parameter changes."""
-        state = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else state_of(self)
-        if state is not None and state == self._kept_state:
-            return self._kept
+        """What `fused_volume` takes."""
         maps = self.objective.maps(local_distances(self.radius, torch.float32, device))
         beta = getattr(self.initializer, "beta", None)
         beta = maps.target.new_zeros(1) if beta is None else beta.float()
         coefficients = (values.flatten() for values in maps.coefficients())
-        regularization, step_factor = self._squared_regularization(torch.float32), self._step_factor(torch.float32)
-        parameters = beta, *coefficients, regularization, step_factor
-        if state is not None:
-            self._kept_state, self._kept = state, parameters
+        return beta, *coefficients, self._squared_regularization(torch.float32), self._step_factor(torch.float32)
+
+    def _kept_parameters(self, device: torch.device, tiled: bool) -> tuple[Tensor, ...]:
+        """What `fused_volume` takes, or `inference_volume` if tiled, kept until a parameter changes."""
+        state = None if torch.compiler.is_compiling() else state_of(self)
+        if state is not None and (state, tiled) == self._kept_state:
+            return self._kept
+        parameters = self._fused_parameters(device)
+        if tiled:
+            parameters = *parameters, spread(parameters[1:4], self.radius)
+        if state is not None and not recording(device):
+            self._kept_state, self._kept = (state, tiled), parameters
         return parameters
 
     def _floor(self, channels: int, dtype: torch.dtype) -> float:

@@ -14,6 +14,7 @@ _COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
 HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
 MAX_RADIUS = 16
 MAX_FUSED_RADIUS = MAX_RADIUS // 2  # its autocorrelation reaches twice as far
+MAX_TILE_RADIUS = 4  # eight columns of locations reach sixteen of features
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -39,6 +40,12 @@ def can_descend(features: Tensor, radius: int) -> bool:
     return HAS_TRITON and features.is_cuda and features.dtype in DTYPES and radius <= MAX_FUSED_RADIUS
 
 
+def can_tile(features: Tensor, radius: int) -> bool:
+    """Whether the kernel on matrix units takes these features; the device is asked when the operator runs."""
+    channels = 256 if features.dtype == torch.bfloat16 else 128
+    return can_descend(features, radius) and radius <= MAX_TILE_RADIUS and features.shape[1] <= channels
+
+
 @cache
 def kernels() -> ModuleType:
     """Kernels of local correlation."""
@@ -53,6 +60,14 @@ def gram_kernels() -> ModuleType:
     from . import gram_triton
 
     return gram_triton
+
+
+@cache
+def tile_kernels() -> ModuleType:
+    """Kernels of local GOCor without gradients."""
+    from . import tile_triton
+
+    return tile_triton
 
 
 def can_smooth(volume: Tensor, first: Tensor, second: Tensor) -> bool:
