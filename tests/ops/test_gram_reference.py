@@ -74,3 +74,35 @@ def test_hand_written_gradients_equal_autograd(options, iters, device, monkeypat
     for mine, theirs, leaf in zip((ours[0].permute(0, 2, 3, 1), *ours[1:]), expected, leaves, strict=True):
         theirs = torch.zeros_like(leaf) if theirs is None else theirs
         assert relative_error(mine.reshape(leaf.shape), theirs) < 1e-10
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.7, 33.3, 99.7, 123.4, 3000.0])
+@pytest.mark.parametrize(("radius", "size", "iters"), [(2, (4, 5), 3), (4, (9, 9), 7)])
+def test_a_flat_region_has_the_gradients_of_the_readable_iterations(dtype, value, radius, size, iters, device):
+    """There G has rank one, and the first step leads to the optimum: what remains of g is rounding."""
+    module = LocalGOCor(radius, form="filters").to(device, torch.float64)
+    features = torch.full((2, 1, 8, *size), value, dtype=torch.float64, device=device)
+    leaves = [f.requires_grad_() for f in features.unbind()]
+    expected = module(*leaves, iters)
+    grad = torch.randn_like(expected)
+    exact = torch.autograd.grad(expected, [leaves[0], *module.parameters()], grad, allow_unused=True)
+
+    reference = features[0].detach().to(dtype).requires_grad_()
+    gram = local_reference.correlate(reference, reference, 2 * radius, 1.0).permute(0, 2, 3, 1)
+    parameters, options = parameters_and_options(module, 8, iters, dtype, reference.device)
+    parameters = [p.detach().to(dtype) for p in parameters]
+    coefficients = gram_reference.descend(gram.detach(), parameters, options)
+    filters = local_reference.adjoint_reference(coefficients, features[0].detach().to(dtype), radius, 1.0)
+    ours = local_reference.correlate(filters, features[1].detach().to(dtype), radius, 1.0)
+    assert relative_error(ours, expected) < 1e-5
+
+    bar_filters = local_reference.adjoint_reference(grad.to(dtype), features[1].detach().to(dtype), radius, 1.0)
+    bar = local_reference.correlate(bar_filters, features[0].detach().to(dtype), radius, 1.0)
+    gradients = gram_reference.descend_gradients(bar, gram.detach(), parameters, options)
+    of_factor = exact[1 + [n for n, _ in module.named_parameters()].index("log_step_factor")]
+    assert abs(of_factor) < 1e-6  # every s leads to the optimum in the end
+    assert abs(gradients.step_factor) < 1e-6
+    (through_gram,) = torch.autograd.grad(gram.permute(0, 3, 1, 2), reference, gradients.gram)
+    through_filters = local_reference.adjoint_query(coefficients, bar_filters, radius, 1.0)
+    assert relative_error(through_gram + through_filters, exact[0]) < 1e-3

@@ -4,8 +4,10 @@ At a location, let F hold the features around it (D×(2R+1)², zero outside of t
 combination of them, so the filter stays w = F·b, starting from b⁰ = γδ (w⁰ = γf, γ = β/(‖f‖² + ε)). With c = G·b its
 scores, q and r slope and residual of the reference term, one iteration is
 
-    u = q·r + λ²b,   t = G·u,   α = uᵀt / (‖q·t‖² + λ²uᵀt),   b ← b − sα·u,   c ← c − sα·t.
+    u = q·r + λ²b,   t = G·u,   α = uᵀt / (‖q·t‖² + λ²uᵀt),   b ← b − sα·u,   c ← c − sα·t,
 
+and α = 0 where ‖g‖² = uᵀt is but the rounding of g = F·u: around a location in a flat region G is singular, and u does
+not vanish when g does.
 D is gone from the loop. G's entries are values of the autocorrelation A of radius 2R, G[d, d′] = A[p+d, d′−d], which
 neighbouring locations share.
 """
@@ -18,6 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 CHUNK = 2048  # locations at a time: G takes 26 kB each for R = 4
+
+
+def rounding(dtype: torch.dtype, *, of_gram: bool = True) -> float:
+    """Share of Σ u²‖f‖² below which ‖g‖² is but rounding: as uᵀGu of rounded products, or as ‖F·u‖² of features."""
+    eps = torch.finfo(dtype).eps
+    return 32 * eps if of_gram else (64 * eps) ** 2
 
 
 class Options(NamedTuple):
@@ -82,17 +90,20 @@ def descend_gradients(
         _, states = _forward(products, row, energy, parameters, options)
         bar_b = grads[where[0]]
         bar_c, bar_products = torch.zeros_like(bar_b), torch.zeros_like(products)
+        goes_on = torch.ones_like(energy, dtype=torch.bool)  # else the step led to an optimum, for every s nearby
         for c, b, u, t in reversed(states):
             magnitude, direction, curve = _robust(c, eta)
             slope, residual = bend * direction + slant, bend * magnitude + slant * c - goal
             numerator, along = (u * t).sum(1, keepdim=True).clamp(min=0), slope * t
             curvature = along.square().sum(1, keepdim=True) + decay * numerator
-            alpha = numerator / curvature.clamp(min=floor)
+            known = _known(numerator, u, products)
+            alpha = torch.where(known, numerator / curvature.clamp(min=floor), 0)
             # b′ = b − s·α·u and c′ = c − s·α·t
             bar_step = -(bar_b * u + bar_c * t).sum(1, keepdim=True)
-            bar_factor += (bar_step * alpha).sum()
+            bar_factor += torch.where(goes_on, bar_step * alpha, 0).sum()
+            goes_on = known
             # α = uᵀt / max(‖q·t‖² + λ²uᵀt, floor)
-            bar_alpha = bar_step * factor / curvature.clamp(min=floor)
+            bar_alpha = torch.where(known, bar_step * factor / curvature.clamp(min=floor), 0)
             bar_curvature = torch.where(curvature >= floor, -bar_alpha * alpha, 0)
             bar_numerator = bar_alpha + decay * bar_curvature
             bar_decay += (bar_curvature * numerator).sum()
@@ -139,11 +150,17 @@ def _forward(
         change = torch.bmm(products, u.unsqueeze(2)).squeeze(2)
         numerator = (u * change).sum(1, keepdim=True).clamp(min=0)  # ‖g‖² may round below zero
         denominator = (slope * change).square().sum(1, keepdim=True) + decay * numerator
-        step = factor * numerator / denominator.clamp(min=options.floor)
+        step = torch.where(_known(numerator, u, products), factor * numerator / denominator.clamp(min=options.floor), 0)
         states.append((scores, coefficients, u, change))
         coefficients = coefficients - step * u
         scores = scores - step * change
     return coefficients, states
+
+
+def _known(numerator: Tensor, u: Tensor, products: Tensor) -> Tensor:
+    """Whether ‖g‖² is more than the rounding of g = F·u."""
+    terms = (u.square() * products.diagonal(dim1=1, dim2=2)).sum(1, keepdim=True)
+    return numerator > rounding(numerator.dtype) * terms
 
 
 def _robust(scores: Tensor, eta: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .gram_reference import Gradients, Options
+from .gram_reference import Gradients, Options, rounding
 from .local_triton import autocorrelate, regular, strides
 
 PROGRAMS_PER_PROCESSOR = 3  # of the backward kernel, each of which takes many locations
@@ -18,6 +18,8 @@ RESIDENT = 128  # products of that many features with each other fit on chip; mo
 ROWS = 16  # that many at a time
 FEW_CHANNELS = 64
 GATHERED = 256  # pixels that a program of the gathering kernel takes
+ROUNDING_OF_GRAM = tl.constexpr(rounding(torch.float32))
+ROUNDING_OF_FEATURES = tl.constexpr(rounding(torch.float32, of_gram=False))
 
 
 @triton.jit
@@ -68,6 +70,21 @@ def _product(
 
 
 @triton.jit
+def _rounding(
+    resident, gram, batch, y, x, H, W, d, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr
+):
+    """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
+    if C > 0:
+        return tl.sum(resident * resident, 0) * ROUNDING_OF_FEATURES
+    SIDE: tl.constexpr = 2 * R + 1
+    WIDE: tl.constexpr = 4 * R + 1
+    ky, kx = y + d // SIDE - R, x + d % SIDE - R
+    inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
+    at = ((batch * H + ky) * W + kx) * (WIDE * WIDE) + WIDE * WIDE // 2
+    return tl.load(gram + at, inside, 0.0) * ROUNDING_OF_GRAM
+
+
+@triton.jit
 def _load(
     gram, location, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
@@ -114,12 +131,14 @@ def _descend_kernel(
     decay, factor = tl.load(regularization), tl.load(step_factor)
     start = tl.load(beta) / (energy + stabilizer)
     scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
+    unknown = _rounding(resident, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
     for _ in range(ITERS):
         _, _, slope, residual = _activation(scores, a, s, t, ETA)
         u = slope * residual + decay * coefficients
         change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
         along = slope * change
         step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
+        step = tl.where(numerator > tl.sum(u * u * unknown, 0), step, 0.0)
         coefficients -= step * u
         scores -= step * change
     tl.store(out + (batch * K + d) * H * W + pixel, coefficients, known)
@@ -150,12 +169,14 @@ def _descend_backward_kernel(
         energy += stabilizer
         start = gain / energy
         scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
+        unknown = _rounding(resident, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
         for i in range(ITERS):  # forward again, keeping what the way back needs
             _, _, slope, residual = _activation(scores, a, s, t, ETA)
             u = slope * residual + decay * coefficients
             change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
             along = slope * change
             step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
+            step = tl.where(numerator > tl.sum(u * u * unknown, 0), step, 0.0)
             tl.store(own + (5 * i) * KEYS, scores)
             tl.store(own + (5 * i + 1) * KEYS, coefficients)
             tl.store(own + (5 * i + 2) * KEYS, u)
@@ -167,6 +188,7 @@ def _descend_backward_kernel(
             scores -= step * change
         tl.debug_barrier()
         bar_b, bar_c = tl.load(grad + at, known, 0.0), tl.zeros((KEYS,), tl.float32)
+        goes_on = 1.0  # else the step led to an optimum, for every s nearby
         for back in range(ITERS):
             i = ITERS - 1 - back
             scores, coefficients = tl.load(own + (5 * i) * KEYS), tl.load(own + (5 * i + 1) * KEYS)
@@ -175,11 +197,13 @@ def _descend_backward_kernel(
             magnitude, direction, slope, residual = _activation(scores, a, s, t, ETA)
             along = slope * change
             curvature = tl.sum(along * along, 0) + decay * numerator
-            alpha = numerator / tl.maximum(curvature, floor)
+            resolved = numerator > tl.sum(u * u * unknown, 0)
+            alpha = tl.where(resolved, numerator / tl.maximum(curvature, floor), 0.0)
             step = factor * alpha
             bar_step = -(tl.sum(bar_b * u, 0) + tl.sum(bar_c * change, 0))
-            bar_factor += bar_step * alpha
-            bar_alpha = bar_step * factor / tl.maximum(curvature, floor)
+            bar_factor += goes_on * bar_step * alpha
+            goes_on = tl.where(resolved, 1.0, 0.0)
+            bar_alpha = tl.where(resolved, bar_step * factor / tl.maximum(curvature, floor), 0.0)
             bar_curvature = tl.where(curvature >= floor, -bar_alpha * alpha, 0.0)
             bar_numerator = bar_alpha + decay * bar_curvature
             bar_decay += bar_curvature * numerator
