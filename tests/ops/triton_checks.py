@@ -138,6 +138,27 @@ def test_iterations_with_the_usual_radius(held, monkeypatch):
     assert relative_error(ours, expected) < 1e-5
 
 
+@pytest.mark.parametrize("value", [33.3] if INTERPRETED else [0.7, 33.3, 99.7, 100.0, 123.4, 3000.0])
+@pytest.mark.parametrize("held", ["products", "features"])
+@torch.no_grad()
+def test_a_flat_region_has_sane_gradients(held, value, monkeypatch):
+    radius, size = (1, (3, 3)) if INTERPRETED else (4, (9, 10))
+    monkeypatch.setattr(gram_triton, "FEW_CHANNELS", 64 if held == "features" else 0)
+    module, features = LocalGOCor(radius).to(DEVICE), torch.full((1, 8, *size), value, device=DEVICE)
+    grad = torch.ones(1, (2 * radius + 1) ** 2, *size, device=DEVICE)
+
+    def plain(dtype):
+        f = features.to(dtype)
+        gram = local_reference.correlate(f, f, 2 * radius, 1.0).permute(0, 2, 3, 1).contiguous()
+        arguments = gram, *parameters_and_options(module, 8, 3, dtype, DEVICE)
+        return gram_reference.descend_gradients(grad.to(dtype), *arguments)
+
+    arguments = parameters_and_options(module, 8, 3, torch.float32, DEVICE)
+    ours, true = gram_triton.descend_gradients(grad, features, *arguments), plain(torch.float64)
+    assert relative_error(ours.gram, true.gram) < 1e-3
+    assert relative_error(torch.stack([*ours[5:]]), torch.stack([*true[5:]])) < 1e-3
+
+
 RADIUS, FEATURES = (1, (1, 12, 3, 4)) if INTERPRETED else (3, (1, 12, 6, 9))
 
 
@@ -194,6 +215,15 @@ def test_parameters_are_kept_until_they_change():
         assert module._kept is not kept
         assert relative_error(second, LocalGOCor.forward(module, *features)) < 1e-6
         assert relative_error(second, first) > 1e-3
+
+
+@pytest.mark.usefixtures("fuse_everywhere")
+def test_parameters_made_while_a_graph_is_recorded_are_not_kept(monkeypatch):
+    monkeypatch.setattr("gocor.modules.local_gocor.recording", lambda device: True)
+    module = LocalGOCor(RADIUS).to(DEVICE)
+    with torch.no_grad():
+        module(*torch.randn(2, *FEATURES, device=DEVICE))
+    assert module._kept_state is None
 
 
 @pytest.mark.usefixtures("fuse_everywhere")

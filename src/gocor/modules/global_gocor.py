@@ -12,7 +12,7 @@ from ..ops.kernels import can_descend_globally
 from .basis import displacement_distances, spread_over_pairs
 from .descent import Problem, scale_free_floor
 from .fused_global import Options, Parameters, fused_global_volume
-from .gocor import GOCor, Objective, ParameterState, in_full_precision, state_of
+from .gocor import GOCor, Objective, ParameterState, in_full_precision, recording, state_of
 from .gram import gram_descent, gram_is_cheaper
 from .objective import TargetMaps
 from .smoothing import separate_taps
@@ -150,7 +150,7 @@ class GlobalGOCor(GOCor):
             first,
             second,
         )
-        if state is not None:
+        if state is not None and not recording(device):
             self._kept_state, self._kept = state, parameters
         return parameters
 

@@ -71,6 +71,11 @@ def state_of(module: nn.Module) -> ParameterState:
     return tuple((p.data_ptr(), p._version) for p in parameters)
 
 
+def recording(device: torch.device) -> bool:
+    """Whether a CUDA graph is being recorded: what is made now lies in its memory, and is not to be kept."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 def in_full_precision(*features: Tensor) -> list[Tensor]:
     """Features in float32, or in float64 where they are."""
     return [x.to(torch.promote_types(x.dtype, torch.float32)) for x in features]
