@@ -102,6 +102,25 @@ def test_degenerate_features_give_finite_values_and_gradients(name, size, value,
 
 
 @every_module
+@pytest.mark.parametrize("value", [0.7, 33.3, 77.7, 100.0, 123.4, 3000.0])
+@pytest.mark.parametrize("size", [(4, 5), (9, 10)])
+def test_flat_images_have_the_volume_and_gradients_of_float64(name, value, size, device):
+    """All features are the same: the mean is collinear with each, and one step leads to the optimum."""
+
+    def results(dtype):
+        module = MODULES[name]().to(device, dtype)
+        leaves = [torch.full((1, 8, *size), value, dtype=dtype, device=device, requires_grad=True) for _ in range(2)]
+        volume = module(*leaves)
+        volume.mean().backward()
+        return volume, *(leaf.grad for leaf in leaves), torch.cat([p.grad.flatten() for p in module.parameters()])
+
+    (volume, *gradients), (exact, *exact_gradients) = results(torch.float32), results(torch.float64)
+    torch.testing.assert_close(volume.double(), exact, rtol=1e-3, atol=1e-4)
+    for ours, true in zip(gradients, exact_gradients, strict=True):
+        assert (ours - true).norm() <= 0.5 * true.norm() + 1e-7
+
+
+@every_module
 @pytest.mark.parametrize(("half", "bound"), [(torch.float16, 2e-3), (torch.bfloat16, 1e-2)])
 def test_sixteen_bit_inputs_are_optimised_in_float32(name, half, bound, device):
     module = MODULES[name]().to(device)

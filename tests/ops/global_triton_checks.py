@@ -96,6 +96,14 @@ def test_programs_that_take_many_rows(query_objective, parts, monkeypatch):
     check(module, *features(1, 20, (3, 7), (1, 3)), monkeypatch)
 
 
+@pytest.mark.usefixtures("fuse_everywhere")
+@torch.no_grad()
+def test_first_filters_of_flat_images():
+    flat = torch.full((1, 8, 9, 10), 0.7, device=DEVICE)  # of which the mean rounds to another number
+    volume = GlobalGOCor(8, form="gram", query_objective=False, iters=0).to(DEVICE)(flat, flat)
+    assert volume.abs().max() < 2  # for β = 1
+
+
 @pytest.mark.parametrize("sizes", [((1, 1), (1, 1)), ((5, 7), (1, 2)), ((1, 6), (4, 1))])
 def test_other_sizes(sizes, monkeypatch):
     check(module_of(50, iters=1), *features(1, 50, *sizes), monkeypatch)

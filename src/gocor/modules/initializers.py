@@ -8,6 +8,8 @@ The paper divides the simple version by ‖f‖; published code, and the constra
 import torch
 from torch import Tensor, nn
 
+from ..ops import rounding
+
 INITIALIZERS = ("zero", "simple", "flexible-simple", "context", "flexible-context")
 
 
@@ -55,7 +57,10 @@ class SimpleInitializer(nn.Module):
 
 
 class ContextInitializer(nn.Module):
-    """w⁰ = [(β‖f̄‖² − γ f·f̄) f − (β f·f̄ − γ‖f‖²) f̄] / max(‖f‖²‖f̄‖² − (f·f̄)², 1e-6)."""
+    """w⁰ = [(β‖f̄‖² − γ f·f̄) f − (β f·f̄ − γ‖f‖²) f̄] / max(‖f‖²‖f̄‖² − (f·f̄)², 1e-6).
+
+    Nor is the denominator less than the rounding of its two terms: in a flat image f = f̄, and w⁰ would be noise.
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -69,5 +74,6 @@ class ContextInitializer(nn.Module):
         ff = reference.square().sum(1, keepdim=True)
         mm = mean.square().sum(1, keepdim=True)
         fm = (reference * mean).sum(1, keepdim=True)
-        determinant = (ff * mm - fm.square()).clamp(min=1e-6)
+        least = (rounding.of_determinant(reference.dtype) * ff * mm).clamp(min=1e-6)
+        determinant = torch.maximum(ff * mm - fm.square(), least)
         return ((beta * mm - gamma * fm) * reference - (beta * fm - gamma * ff) * mean) / determinant

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import rounding
 from .local_triton import precision, regular, strides
 from .smoothing_triton import ADJOINT_BLOCK, BLOCK, LOOPS, QUERIES, _adjoint_over_reference_kernel, _smooth_kernel
 
@@ -22,6 +23,7 @@ COLUMNS, ROWS = 128, 8  # locations and rows of S that a program takes
 PARTS = 1024  # of a sum over a sample, at the most
 PARTS_OF_LOCATION = 16
 CHANNELS = 128  # that a program takes at a time for initial filters
+COLLINEAR = tl.constexpr(rounding.of_determinant(torch.float32))
 PROGRAMS = 256  # are wanted of R, which otherwise takes many query positions each
 
 
@@ -74,7 +76,7 @@ def _start_kernel(
             g = tl.load(gamma + c * FLEXIBLE, c < D, 0.0)[:, None]
             m = tl.load(mean + batch * D + c, c < D, 0.0)[:, None]
             own, of_mean = b * mm[None, :] - g * fm[None, :], b * fm[None, :] - g * ff[None, :]
-            determinant = tl.maximum(ff * mm - fm * fm, 1e-6)
+            determinant = tl.maximum(ff * mm - fm * fm, tl.maximum(COLLINEAR * ff * mm, 1e-6))
             w = (own * (f - m) + (own - of_mean) * m) / determinant[None, :]
         else:
             w = b * (f / (ff + stabilizer)[None, :])

@@ -19,13 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import rounding
+
 CHUNK = 2048  # locations at a time: G takes 26 kB each for R = 4
-
-
-def rounding(dtype: torch.dtype, *, of_gram: bool = True) -> float:
-    """Share of Σ u²‖f‖² below which ‖g‖² is but rounding: as uᵀGu of rounded products, or as ‖F·u‖² of features."""
-    eps = torch.finfo(dtype).eps
-    return 32 * eps if of_gram else (64 * eps) ** 2
 
 
 class Options(NamedTuple):
@@ -160,7 +156,7 @@ def _forward(
 def _known(numerator: Tensor, u: Tensor, products: Tensor) -> Tensor:
     """Whether ‖g‖² is more than the rounding of g = F·u."""
     terms = (u.square() * products.diagonal(dim1=1, dim2=2)).sum(1, keepdim=True)
-    return numerator > rounding(numerator.dtype) * terms
+    return numerator > rounding.of_gradient(numerator.dtype) * terms
 
 
 def _robust(scores: Tensor, eta: float) -> tuple[Tensor, Tensor, Tensor]:

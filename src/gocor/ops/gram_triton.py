@@ -10,7 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .gram_reference import Gradients, Options, rounding
+from . import rounding
+from .gram_reference import Gradients, Options
 from .local_triton import autocorrelate, regular, strides
 
 PROGRAMS_PER_PROCESSOR = 3  # of the backward kernel, each of which takes many locations
@@ -18,8 +19,8 @@ RESIDENT = 128  # products of that many features with each other fit on chip; mo
 ROWS = 16  # that many at a time
 FEW_CHANNELS = 64
 GATHERED = 256  # pixels that a program of the gathering kernel takes
-ROUNDING_OF_GRAM = tl.constexpr(rounding(torch.float32))
-ROUNDING_OF_FEATURES = tl.constexpr(rounding(torch.float32, of_gram=False))
+BY_PRODUCTS = tl.constexpr(rounding.of_gradient(torch.float32))
+BY_FEATURES = tl.constexpr(rounding.of_gradient(torch.float32, by_products=False))
 
 
 @triton.jit
@@ -75,13 +76,13 @@ def _rounding(
 ):
     """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
     if C > 0:
-        return tl.sum(resident * resident, 0) * ROUNDING_OF_FEATURES
+        return tl.sum(resident * resident, 0) * BY_FEATURES
     SIDE: tl.constexpr = 2 * R + 1
     WIDE: tl.constexpr = 4 * R + 1
     ky, kx = y + d // SIDE - R, x + d % SIDE - R
     inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
     at = ((batch * H + ky) * W + kx) * (WIDE * WIDE) + WIDE * WIDE // 2
-    return tl.load(gram + at, inside, 0.0) * ROUNDING_OF_GRAM
+    return tl.load(gram + at, inside, 0.0) * BY_PRODUCTS
 
 
 @triton.jit
