@@ -6,9 +6,11 @@ import torch
 from torch import nn
 
 import gocor
+from gocor.data.io import read_image
 from gocor.models import BaseNet, PWCNet, create_model, list_models
 from gocor.models.decoders import Upsampler
 from tests.conftest import relative_error
+from tests.test_assets import ASSETS
 
 TINY = [name for name in list_models(tiny=True) if name.endswith("-tiny")]
 every_tiny = pytest.mark.parametrize("name", TINY)
@@ -221,6 +223,21 @@ def test_flow_upsamplers_start_as_bilinear_interpolation():
     flow = torch.randn(1, 2, 6, 7)
     expected = nn.functional.interpolate(flow, scale_factor=2, mode="bilinear", align_corners=False)
     torch.testing.assert_close(network.upflow2(flow)[..., 2:-2, 2:-2], expected[..., 2:-2, 2:-2])
+
+
+@torch.no_grad()
+def test_pwcnet_starts_with_features_that_correlations_can_tell_apart_and_small_flows():
+    network = create_model("pwcnet")
+    images = [read_image(ASSETS / f"{name}.jpg") for name in ("reference", "query")]
+    pair = network.prepare(*(torch.from_numpy(i).permute(2, 0, 1)[None].float() for i in images), (256, 320))
+    for features in network.pyramid(pair[0])[1:]:
+        assert 0.3 < features.std() < 3
+    volumes = []
+    for layer in network.matching:
+        layer.register_forward_hook(lambda module, inputs, volume: volumes.append(volume))
+    flows = network.levels(*pair)
+    assert min(volume.std(1).mean() for volume in volumes) > 0.05
+    assert max(flow.std() for flow in flows) < 30
 
 
 def test_bad_images():

@@ -13,6 +13,10 @@ from .matching_layers import LocalMatching
 from .network import MatchingNetwork, resize_image
 
 FLOW_SCALE = 20  # decoders predict flow in units of 20 full-resolution pixels
+FEATURE_GAIN = (
+    8  # of the first convolution at the start: features of images in [0, 1] then have a variance of about one
+)
+FLOW_GAIN = 0.1  # of the last convolutions: flows are small at first, and queries warped little
 
 
 class PWCNet(MatchingNetwork):
@@ -52,6 +56,10 @@ class PWCNet(MatchingNetwork):
         self.upfeat = nn.ModuleList(Upsampler(decoder.outputs) for decoder in decoders[:4])
         self.context = ContextNetwork(decoders[-1].outputs, norm=False, width=width)
         initialize(self)
+        with torch.no_grad():  # else what correlations tell drowns beside the features, and plain ones learn late
+            next(layer for layer in self.pyramid.modules() if isinstance(layer, nn.Conv2d)).weight.mul_(FEATURE_GAIN)
+            for decoder in (*decoders, self.context):
+                decoder.predict.weight.mul_(FLOW_GAIN)
 
     def working_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded up to multiples of 64."""
