@@ -58,8 +58,8 @@ class PWCNet(MatchingNetwork):
         initialize(self)
         with torch.no_grad():  # else what correlations tell drowns beside the features, and plain ones learn late
             next(layer for layer in self.pyramid.modules() if isinstance(layer, nn.Conv2d)).weight.mul_(FEATURE_GAIN)
-            for decoder in (*decoders, self.context):
-                decoder.predict.weight.mul_(FLOW_GAIN)
+            for last in (*(decoder.predict for decoder in decoders), self.context.predict):
+                last.weight.mul_(FLOW_GAIN)
 
     def working_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded up to multiples of 64."""
