@@ -13,9 +13,7 @@ from .matching_layers import LocalMatching
 from .network import MatchingNetwork, resize_image
 
 FLOW_SCALE = 20  # decoders predict flow in units of 20 full-resolution pixels
-FEATURE_GAIN = (
-    8  # of the first convolution at the start: features of images in [0, 1] then have a variance of about one
-)
+FEATURE_GAIN = 8  # of the first convolution at the start: features of images in [0, 1] then vary by about one
 FLOW_GAIN = 0.1  # of the last convolutions: flows are small at first, and queries warped little
 
 

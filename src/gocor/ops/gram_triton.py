@@ -71,9 +71,7 @@ def _product(
 
 
 @triton.jit
-def _rounding(
-    resident, gram, batch, y, x, H, W, d, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr
-):
+def _rounding(resident, gram, batch, y, x, H, W, d, R: tl.constexpr, C: tl.constexpr):
     """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
     if C > 0:
         return tl.sum(resident * resident, 0) * BY_FEATURES
@@ -132,14 +130,14 @@ def _descend_kernel(
     decay, factor = tl.load(regularization), tl.load(step_factor)
     start = tl.load(beta) / (energy + stabilizer)
     scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-    unknown = _rounding(resident, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+    noise = _rounding(resident, gram, batch, y, x, H, W, d, R, C)
     for _ in range(ITERS):
         _, _, slope, residual = _activation(scores, a, s, t, ETA)
         u = slope * residual + decay * coefficients
         change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
         along = slope * change
         step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
-        step = tl.where(numerator > tl.sum(u * u * unknown, 0), step, 0.0)
+        step = tl.where(numerator > tl.sum(u * u * noise, 0), step, 0.0)
         coefficients -= step * u
         scores -= step * change
     tl.store(out + (batch * K + d) * H * W + pixel, coefficients, known)
@@ -170,14 +168,14 @@ def _descend_backward_kernel(
         energy += stabilizer
         start = gain / energy
         scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-        unknown = _rounding(resident, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+        noise = _rounding(resident, gram, batch, y, x, H, W, d, R, C)
         for i in range(ITERS):  # forward again, keeping what the way back needs
             _, _, slope, residual = _activation(scores, a, s, t, ETA)
             u = slope * residual + decay * coefficients
             change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
             along = slope * change
             step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
-            step = tl.where(numerator > tl.sum(u * u * unknown, 0), step, 0.0)
+            step = tl.where(numerator > tl.sum(u * u * noise, 0), step, 0.0)
             tl.store(own + (5 * i) * KEYS, scores)
             tl.store(own + (5 * i + 1) * KEYS, coefficients)
             tl.store(own + (5 * i + 2) * KEYS, u)
@@ -198,7 +196,7 @@ def _descend_backward_kernel(
             magnitude, direction, slope, residual = _activation(scores, a, s, t, ETA)
             along = slope * change
             curvature = tl.sum(along * along, 0) + decay * numerator
-            resolved = numerator > tl.sum(u * u * unknown, 0)
+            resolved = numerator > tl.sum(u * u * noise, 0)
             alpha = tl.where(resolved, numerator / tl.maximum(curvature, floor), 0.0)
             step = factor * alpha
             bar_step = -(tl.sum(bar_b * u, 0) + tl.sum(bar_c * change, 0))

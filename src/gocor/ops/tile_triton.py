@@ -44,20 +44,20 @@ def _split(x):
 
 @triton.jit
 def _parts_kernel(
-    reference, query, out, B, PIXELS_IN_ALL, rb, rc, rp, qb, qc, qp,
+    reference, query, out, B, COUNT, rb, rc, rp, qb, qc, qp,
     C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     sample = tl.program_id(1).to(tl.int64)  # of the reference, then of the query
     pixel, c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_C)
-    keep = (pixel < PIXELS_IN_ALL)[:, None] & (c < C)[None, :]
+    keep = (pixel < COUNT)[:, None] & (c < C)[None, :]
     if sample < B:
         x = tl.load(reference + sample * rb + pixel[:, None] * rp + c[None, :] * rc, keep, 0.0)
     else:
         x = tl.load(query + (sample - B) * qb + pixel[:, None] * qp + c[None, :] * qc, keep, 0.0)
     x1, x2, x3 = _split(x.to(tl.float32))
-    part = 2 * tl.cast(B, tl.int64) * PIXELS_IN_ALL * BLOCK_C
-    to = out + sample * PIXELS_IN_ALL * BLOCK_C + pixel[:, None] * BLOCK_C + c[None, :]
-    within = (pixel < PIXELS_IN_ALL)[:, None]
+    part = 2 * tl.cast(B, tl.int64) * COUNT * BLOCK_C
+    to = out + sample * COUNT * BLOCK_C + pixel[:, None] * BLOCK_C + c[None, :]
+    within = (pixel < COUNT)[:, None]
     tl.store(to, x1, within)
     tl.store(to + part, x2, within)
     if PARTS == 3:
@@ -65,9 +65,13 @@ def _parts_kernel(
 
 
 @triton.jit
-def _product(x, f1, f2, f3, acc, PARTS: tl.constexpr):
-    """Add x·f to acc, to 24 bits with three parts, else to 16."""
+def _product(x, f1, f2, f3, PARTS: tl.constexpr):
+    """x·f, to 24 bits with three parts, else to 16.
+
+    From zero, small parts first: matrix units round towards zero each time they add.
+    """
     x1, x2, x3 = _split(x)
+    acc = tl.zeros((x.shape[0], f1.shape[1]), tl.float32)
     if PARTS == 3:
         acc = tl.dot(x1, f3, acc)
         acc = tl.dot(x3, f1, acc)
@@ -81,14 +85,7 @@ def _product(x, f1, f2, f3, acc, PARTS: tl.constexpr):
 @triton.jit
 def _scores(x, f1, f2, f3, PARTS: tl.constexpr):
     """Scores of x with all pixels of f."""
-    acc = tl.zeros((x.shape[0], f1.shape[0]), tl.float32)
-    return _product(x, tl.trans(f1), tl.trans(f2), tl.trans(f3), acc, PARTS)
-
-
-@triton.jit
-def _gradient(x, f1, f2, f3, PARTS: tl.constexpr):
-    """x·f from zero: matrix units round towards zero each time they add, so nothing large should be there before."""
-    return _product(x, f1, f2, f3, tl.zeros((x.shape[0], f1.shape[1]), tl.float32), PARTS)
+    return _product(x, tl.trans(f1), tl.trans(f2), tl.trans(f3), PARTS)
 
 
 @triton.jit
@@ -145,7 +142,7 @@ def _store(out, volume, pixel, dy, dx, y, x, H, W, R: tl.constexpr):
 @triton.jit
 def _volume_kernel(
     reference, query, beta, tables, regularization, step_factor, out, H, W, tiles_x, rb, rc, rp, qb, qc, qp, part,
-    floor, stabilizer, nothing, ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+    floor, stabilizer, zero, ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
     BLOCK_C: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     tile, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -173,10 +170,10 @@ def _volume_kernel(
     w *= (tl.load(beta) / (tl.sum(w * w, 1) + stabilizer))[:, None]
     scores_u, scores_l = _scores(w, f1, f2, f3, PARTS), _scores(w, h1, h2, h3, PARTS)
     for i in range(ITERS):
-        here = tables + i * nothing  # zero, unknown to the compiler: coefficients are read anew, not kept in registers
+        here = tables + i * zero  # which the compiler does not know: coefficients are read anew, not kept in registers
         slope_u, pull_u = _slope_and_pull(scores_u, here, entry, upper, ETA)
         slope_l, pull_l = _slope_and_pull(scores_l, here, entry, lower, ETA)
-        g = _gradient(pull_u, f1, f2, f3, PARTS) + (_gradient(pull_l, h1, h2, h3, PARTS) + decay * w)
+        g = _product(pull_u, f1, f2, f3, PARTS) + (_product(pull_l, h1, h2, h3, PARTS) + decay * w)
         change_u, change_l = _scores(g, f1, f2, f3, PARTS), _scores(g, h1, h2, h3, PARTS)
         along_u, along_l = slope_u * change_u, slope_l * change_l
         numerator = tl.sum(g * g, 1)
