@@ -35,7 +35,7 @@ def test_new_weights_and_options_are_seen(device):
     network = create_model(NAMES[0]).to(device).accelerate(torch.float32)
     pair = images(device, 64, 64)
     first = network(*pair)
-    assert torch.equal(network(*pair), first)
+    assert relative_error(network(*pair), first) < 1e-4  # cuDNN may add up in another order
     assert relative_error(network(*pair, iters_global=0, iters_local=0), first) > 1e-6
     next(p for p in network.parameters() if p.requires_grad).mul_(1.5)
     second = network(*pair)

@@ -6,6 +6,7 @@ import torch
 from gocor import GlobalGOCor
 from gocor.modules import global_gocor
 from gocor.modules.gram import gram_is_cheaper
+from tests.conftest import relative_error
 
 
 def value_and_gradients(form, reference, query, iters, **options):
@@ -62,3 +63,25 @@ def test_the_cheaper_form_is_chosen(monkeypatch):
     assert len(used) == 1
     GlobalGOCor(4)(*torch.randn(2, 1, 4, 9, 9))
     assert len(used) == 1
+
+
+@pytest.mark.parametrize("value", [0.7, 33.3, 3000.0])
+def test_flat_images_whatever_the_rounding(value, monkeypatch, device):
+    """All features are the same, and products of matrices are as inexact as they may be."""
+    multiply = torch.bmm
+
+    def multiply_roughly(first, second):
+        product = multiply(first, second)
+        return product * (1 + torch.finfo(product.dtype).eps * torch.randint_like(product, -2, 3))
+
+    def results(dtype, form):
+        module = GlobalGOCor(8, query_objective=False, form=form).to(device, dtype)
+        leaves = [torch.full((1, 8, 4, 5), value, dtype=dtype, device=device, requires_grad=True) for _ in range(2)]
+        volume = module(*leaves)
+        volume.mean().backward()
+        return volume, *(leaf.grad for leaf in leaves), torch.cat([p.grad.flatten() for p in module.parameters()])
+
+    exact = results(torch.float64, "filters")
+    monkeypatch.setattr(torch, "bmm", multiply_roughly)
+    for ours, true in zip(results(torch.float32, "gram"), exact, strict=True):
+        assert relative_error(ours, true) < 1e-5

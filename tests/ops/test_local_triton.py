@@ -12,13 +12,17 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 
 def run_in_the_interpreter(checks: str) -> None:
-    """In a process of its own: the interpreter has to be chosen before Triton is imported."""
+    run_checks(checks, TRITON_INTERPRET="1")
+
+
+def run_checks(checks: str, **environment: str) -> None:
+    """In a process of its own: whether kernels are interpreted has to be said before Triton is imported."""
     if not triton.__version__.startswith("3.6."):
-        pytest.skip(f"the interpreter of Triton {triton.__version__} is not known to work")
+        pytest.skip(f"the checks reach into Triton 3.6 and are not known to work with {triton.__version__}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", checks],
         cwd=Path(__file__).parents[2],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=600,

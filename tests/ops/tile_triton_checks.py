@@ -109,8 +109,8 @@ def tf32():
 def test_in_sixteen_bits_where_torch_may_do_so(layout, monkeypatch):
     reference, query = torch.randn(2, 1, 20, 6, 9, device=DEVICE)
     module = perturbed(LocalGOCor(4, form="filters", eta=0.1)).to(DEVICE)
-    ours, _, exact = volumes(module, reference.to(memory_format=layout), query, 3, monkeypatch)
-    assert 1e-7 < relative_error(ours, exact) < 1e-4
+    ours, plain, exact = volumes(module, reference.to(memory_format=layout), query, 3, monkeypatch)
+    assert 1e-6 < relative_error(ours, exact) < max(1e-4, relative_error(plain, exact))  # by coefficients in TF32
 
 
 @pytest.mark.parametrize("channels", [100, *([] if INTERPRETED else [128, 256])])

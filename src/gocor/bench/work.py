@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from ..models.network import MatchingNetwork
 from ..models.weights import UntrainedWarning, load_model
 from ..modules import LocalFeatureCorrelation, LocalGOCor
+from ..training.context import fast_math
 
 Kind = Literal["network", "layer", "training"]
 
@@ -22,7 +22,7 @@ class Work:
 
     Attributes:
         kind: `"network"`, image tensors in to flow out; `"layer"`, a local correlation layer alone; or `"training"`,
-            levels of a network, their end-point errors, and the backward pass.
+            levels of a network, their end-point errors, and the backward pass, products in TF32 on a GPU.
         name: of the network; of a layer, `"plain"` or `"gocor"`.
         size: height and width, of the images or of the features.
         batch: how many pairs at once.
@@ -111,7 +111,13 @@ class Work:
             error.backward()
             return error.detach()
 
-        return partial(network.graphs.run, step, images, None) if network.graphs is not None else partial(step, *images)
+        graphs = network.graphs
+
+        def work() -> object:
+            with fast_math(device, tf32=True):  # as `gocor train` has it
+                return step(*images) if graphs is None else graphs.run(step, images, None)
+
+        return work
 
 
 def end_point_errors(flows: list[Tensor]) -> Tensor:

@@ -8,11 +8,15 @@ gradient's scores are
 
 then S ← S − sα·T, P ← P − sα·RᵀR ∗ T and ‖w‖² ← ‖w‖² − 2sα⟨w, g⟩ + s²α²‖g‖². D is gone from the loop, the filters
 after w⁰ are never formed, and the lower half of S is the module's output. One matrix product and one RᵀR per iteration.
+
+Without query term every location has an α of its own, which is 0 where ‖g‖² is but the rounding of g: in a flat region
+G is singular, and U does not vanish when g does.
 """
 
 import torch
 from torch import Tensor
 
+from ..ops import rounding
 from .descent import Problem, squared_norm, step_length
 from .objective import residual_and_slope
 from .smoothing import smooth_twice
@@ -34,7 +38,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
     keys = features if p.regularizer is not None else features[:, :, :count]
     gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
     energy, coefficients = squared_norm(filters, dims), p.maps.coefficients()
-    smoothed = _smooth(p, scores[:, count:])
+    smoothed, settled = _smooth(p, scores[:, count:]), scores
     for _ in range(iters):
         residual, slope = residual_and_slope(scores[:, :count], coefficients, p.eta)
         pull = slope * residual
@@ -49,7 +53,14 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
         smoothed_change = _smooth(p, change[:, count:])
         if smoothed_change is not None:  # ‖R ∗ T‖² = ⟨T, RᵀR ∗ T⟩
             denominator = denominator + (change[:, count:] * smoothed_change).sum(dims, keepdim=True)
-        step = p.step_factor * step_length(numerator, denominator, p.floor)
+        length = step_length(numerator, denominator, p.floor)
+        if p.regularizer is None:
+            terms = torch.einsum("bkhw,bk->bhw", pull.square(), gram.diagonal(dim1=1, dim2=2)).unsqueeze(1)
+            known = numerator > rounding.of_gradient(terms.dtype) * terms
+            length = torch.where(known, length, 0)
+            scores = torch.where(known, scores, settled)  # the last step led to an optimum, for every s nearby
+            settled = scores - p.step_factor.detach() * length * change
+        step = p.step_factor * length
         scores = scores - step * change
         energy = (energy - step * (2 * along - step * numerator)).clamp(min=0)
         if smoothed is not None and smoothed_change is not None:

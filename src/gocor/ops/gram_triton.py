@@ -73,14 +73,16 @@ def _product(
 @triton.jit
 def _rounding(resident, gram, batch, y, x, H, W, d, R: tl.constexpr, C: tl.constexpr):
     """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
-    if C > 0:
-        return tl.sum(resident * resident, 0) * BY_FEATURES
     SIDE: tl.constexpr = 2 * R + 1
     WIDE: tl.constexpr = 4 * R + 1
-    ky, kx = y + d // SIDE - R, x + d % SIDE - R
-    inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
-    at = ((batch * H + ky) * W + kx) * (WIDE * WIDE) + WIDE * WIDE // 2
-    return tl.load(gram + at, inside, 0.0) * BY_PRODUCTS
+    if C > 0:
+        result = tl.sum(resident * resident, 0) * BY_FEATURES
+    else:
+        ky, kx = y + d // SIDE - R, x + d % SIDE - R
+        inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
+        at = ((batch * H + ky) * W + kx) * (WIDE * WIDE) + WIDE * WIDE // 2
+        result = tl.load(gram + at, inside, 0.0) * BY_PRODUCTS
+    return result
 
 
 @triton.jit

@@ -11,4 +11,4 @@ def of_determinant(dtype: torch.dtype) -> float:
 def of_gradient(dtype: torch.dtype, *, by_products: bool = True) -> float:
     """Share of Σ u²‖f‖² below which ‖F·u‖² is but rounding: made by scalar products of features, uᵀGu, or by them."""
     eps = torch.finfo(dtype).eps
-    return 32 * eps if by_products else (64 * eps) ** 2
+    return 32 * eps if by_products else (256 * eps) ** 2
