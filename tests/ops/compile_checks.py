@@ -50,7 +50,8 @@ def compiled(monkeypatch):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_local_correlation(dtype, layout, compiled, radius=4):
+def test_local_correlation(dtype, layout, compiled):
+    radius = 4
     features = torch.zeros(1, 33, 6, 9, dtype=dtype).to(memory_format=layout)
     grad = torch.zeros(1, (2 * radius + 1) ** 2, 6, 9)
     local_triton.correlate(features, features, radius, 1.0)

@@ -71,6 +71,7 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
     card = (folder / "card.md").read_text()
     for text in ("static pairs of 6 photos", "Steps: 2", "Seed: 0", "gocor train --data", "| epe |", "Apache-2.0"):
         assert text in card
+    assert "VGG" not in card  # PWC-Net has features of its own
     records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [(r["step"], r["kind"]) for r in records] == [(1, "train"), (2, "train"), (2, "validation")]
     assert len(written(folder)) == 2 + 3 + 1  # header, session, a record each, a picture

@@ -4,12 +4,12 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..files import write_bytes_atomically
 from .backbones import VGGPyramid
@@ -19,7 +19,6 @@ from .registry import REGISTRY, create_model
 
 SHIPPED = Path(__file__).parents[1] / "weights"
 FORMAT = "gocor-1"
-LICENCE = "Apache-2.0; VGG-16 features from torchvision (BSD-3-Clause), trained on ImageNet"
 
 
 class UntrainedWarning(UserWarning):
@@ -49,7 +48,7 @@ def load_model(
         The network in evaluation mode.
     """
     network = create_model(name)
-    if isinstance(network.pyramid, VGGPyramid) and network.pyramid.channels[-1] == 512:
+    if _is_vgg(network.pyramid):
         load_vgg(network.pyramid, _read(SHIPPED / "vgg16.safetensors")[0])
     path = SHIPPED / f"{name}.safetensors" if weights == "default" else weights
     if path is None or (weights == "default" and not Path(path).exists()):
@@ -119,11 +118,17 @@ def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: 
         "format": FORMAT,
         "model": network.name,
         "published": json.dumps(network.published),
-        "vgg16": "shared" if shared else "inside",
-        "licence": LICENCE,
+        "vgg16": "shared" if shared else "inside" if _is_vgg(network.pyramid) else "none",
+        "licence": licence_of(network),
         **{key: value if isinstance(value, str) else json.dumps(value) for key, value in card.items()},
     }
     write_bytes_atomically(path, save(tensors, metadata))
+
+
+def licence_of(network: MatchingNetwork) -> str:
+    """That of our weights of a network, and where its frozen features are from if it has any."""
+    features = "; VGG-16 features from torchvision (BSD-3-Clause), trained on ImageNet"
+    return "Apache-2.0" + features if _is_vgg(network.pyramid) else "Apache-2.0"
 
 
 def identify(state: dict[str, Tensor]) -> str:
@@ -172,8 +177,13 @@ def _load_own(network: MatchingNetwork, state: dict[str, Tensor], metadata: dict
         network.use_published_rules()
 
 
+def _is_vgg(pyramid: nn.Module) -> TypeGuard[VGGPyramid]:
+    """Whether features are those of VGG-16, not of a small stand-in for tests, or a network's own."""
+    return isinstance(pyramid, VGGPyramid) and pyramid.channels[-1] == 512
+
+
 def _has_shipped_vgg(network: MatchingNetwork) -> bool:
-    if not isinstance(network.pyramid, VGGPyramid) or network.pyramid.channels[-1] != 512:
+    if not _is_vgg(network.pyramid):
         return False
     other = VGGPyramid()
     load_vgg(other, _read(SHIPPED / "vgg16.safetensors")[0])

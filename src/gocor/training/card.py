@@ -12,7 +12,7 @@ import torch
 from .._version import __version__
 from ..files import write_bytes_atomically
 from ..models.network import MatchingNetwork
-from ..models.weights import LICENCE, save_model
+from ..models.weights import licence_of, save_model
 from .config import TrainConfig
 
 HALF_LIMIT = 65504.0  # the largest float16
@@ -42,18 +42,18 @@ def export(network: MatchingNetwork, path: Path, card: dict[str, Any]) -> None:
     save_model(network, path, half=bool(largest < HALF_LIMIT), **card)
 
 
-def write_card(path: Path, model: str, card: dict[str, Any]) -> None:
+def write_card(path: Path, network: MatchingNetwork, card: dict[str, Any]) -> None:
     """Write the card as Markdown."""
     metrics = "\n".join(f"| {key} | {value} |" for key, value in card["metrics"].items())
     recipe = "\n".join(f"{key} = {json.dumps(value)}" for key, value in card["recipe"].items())
-    text = f"""# {model}
+    text = f"""# {network.name}
 
 - Data: {card["data"]}
 - Steps: {card["steps"]}
 - Seed: {card["seed"]}
 - Time: {card["time"]}
 - Made with: {card["made_with"]}
-- Licence: {LICENCE}
+- Licence: {licence_of(network)}
 
 ## Metrics
 

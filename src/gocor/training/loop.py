@@ -226,7 +226,7 @@ class Run:
         )
         if better:
             export(network, folder / "best.safetensors", card)
-            write_card(folder / "card.md", config.model, card)
+            write_card(folder / "card.md", network, card)
         if last:
             export(network, folder / FINAL, card)
 
