@@ -95,8 +95,8 @@ class Colour:
     gamma: float = 0.35
     grey: float = 0.05
     common: float = 0.0
-    blur: float = 2.5
-    blur_share: float = 0.25
+    blur: float = 4.0
+    blur_share: float = 0.3
     noise: float = 0.03
 
 
