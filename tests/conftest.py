@@ -26,6 +26,15 @@ def _reproducible() -> None:
     torch.backends.cudnn.allow_tf32 = False  # what is compared was computed in float32
 
 
+def results_of_flat_images(module: torch.nn.Module, value: float, size: tuple[int, int]) -> tuple[torch.Tensor, ...]:
+    """Volume, gradients of both feature maps and of all parameters, where every feature of 8 channels is the same."""
+    like = next(module.parameters())
+    leaves = [torch.full((1, 8, *size), value, dtype=like.dtype, device=like.device) for _ in range(2)]
+    volume = module(*(leaf.requires_grad_() for leaf in leaves))
+    volume.mean().backward()
+    return volume, *(leaf.grad for leaf in leaves), torch.cat([p.grad.flatten() for p in module.parameters()])
+
+
 def relative_error(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """‖ours − theirs‖ / ‖theirs‖, in float64; the plain norm of ours where theirs is zero."""
     ours, theirs = ours.detach().cpu().double(), theirs.detach().cpu().double()

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from gocor import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
 from gocor.ops import global_correlation, local_correlation, transpose_global_volume, transpose_local_volume
-from tests.conftest import relative_error
+from tests.conftest import relative_error, results_of_flat_images
 
 MODULES = {
     "global": lambda **o: GlobalGOCor(8, **o),
@@ -106,15 +106,10 @@ def test_degenerate_features_give_finite_values_and_gradients(name, size, value,
 @pytest.mark.parametrize("size", [(4, 5), (9, 10)])
 def test_flat_images_have_the_volume_and_gradients_of_float64(name, value, size, device):
     """All features are the same: the mean is collinear with each, and one step leads to the optimum."""
-
-    def results(dtype):
-        module = MODULES[name]().to(device, dtype)
-        leaves = [torch.full((1, 8, *size), value, dtype=dtype, device=device, requires_grad=True) for _ in range(2)]
-        volume = module(*leaves)
-        volume.mean().backward()
-        return volume, *(leaf.grad for leaf in leaves), torch.cat([p.grad.flatten() for p in module.parameters()])
-
-    (volume, *gradients), (exact, *exact_gradients) = results(torch.float32), results(torch.float64)
+    (volume, *gradients), (exact, *exact_gradients) = (
+        results_of_flat_images(MODULES[name]().to(device, dtype), value, size)
+        for dtype in (torch.float32, torch.float64)
+    )
     torch.testing.assert_close(volume.double(), exact, rtol=1e-3, atol=1e-4)
     for ours, true in zip(gradients, exact_gradients, strict=True):
         assert (ours - true).norm() <= 0.5 * true.norm() + 1e-7

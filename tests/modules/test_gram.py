@@ -6,7 +6,7 @@ import torch
 from gocor import GlobalGOCor
 from gocor.modules import global_gocor
 from gocor.modules.gram import gram_is_cheaper
-from tests.conftest import relative_error
+from tests.conftest import relative_error, results_of_flat_images
 
 
 def value_and_gradients(form, reference, query, iters, **options):
@@ -74,14 +74,9 @@ def test_flat_images_whatever_the_rounding(value, monkeypatch, device):
         product = multiply(first, second)
         return product * (1 + torch.finfo(product.dtype).eps * torch.randint_like(product, -2, 3))
 
-    def results(form, dtype, device):
-        module = GlobalGOCor(8, query_objective=False, form=form).to(device, dtype)
-        leaves = [torch.full((1, 8, 4, 5), value, dtype=dtype, device=device, requires_grad=True) for _ in range(2)]
-        volume = module(*leaves)
-        volume.mean().backward()
-        return volume, *(leaf.grad for leaf in leaves), torch.cat([p.grad.flatten() for p in module.parameters()])
-
-    exact = results("filters", torch.float64, "cpu")
+    on_filters, in_gram_space = (GlobalGOCor(8, query_objective=False, form=form) for form in ("filters", "gram"))
+    exact = results_of_flat_images(on_filters.double(), value, (4, 5))
     monkeypatch.setattr(torch, "bmm", multiply_roughly)
-    for ours, true in zip(results("gram", torch.float32, device), exact, strict=True):
-        assert relative_error(ours.cpu(), true) < 1e-5
+    results = results_of_flat_images(in_gram_space.to(device), value, (4, 5))
+    for ours, true in zip(results, exact, strict=True):
+        assert relative_error(ours, true) < 1e-5

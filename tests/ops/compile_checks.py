@@ -13,7 +13,7 @@ from triton.runtime.jit import JITFunction
 from gocor import GlobalGOCor, LocalGOCor
 from gocor.modules import smoothing
 from gocor.modules.objective import QueryRegularizer
-from gocor.ops import gram_triton, local_triton, tile_triton
+from gocor.ops import gram_triton, local_triton
 from tests.ops.test_gram_reference import parameters_and_options
 from tests.ops.tile_triton_checks import volume
 
@@ -82,9 +82,8 @@ def test_local_iterations(dtype, channels, radius, eta, compiled):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @torch.no_grad()
-def test_local_volume(dtype, layout, compiled, monkeypatch):
+def test_local_volume(dtype, layout, compiled):
     features = torch.zeros(1, 32, 6, 9, dtype=dtype).to(memory_format=layout)
-    monkeypatch.setattr(tile_triton, "pays", lambda features: True)
     volume(LocalGOCor(4), features, features, 3)
     assert compiled[-1] == "_volume_kernel"
 

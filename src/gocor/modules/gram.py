@@ -38,7 +38,8 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
     keys = features if p.regularizer is not None else features[:, :, :count]
     gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
     energy, coefficients = squared_norm(filters, dims), p.maps.coefficients()
-    smoothed, settled = _smooth(p, scores[:, count:]), scores
+    smoothed = _smooth(p, scores[:, count:])
+    settled = scores  # the same, s of the last step held constant
     for _ in range(iters):
         residual, slope = residual_and_slope(scores[:, :count], coefficients, p.eta)
         pull = slope * residual
@@ -58,7 +59,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
             terms = torch.einsum("bkhw,bk->bhw", pull.square(), gram.diagonal(dim1=1, dim2=2)).unsqueeze(1)
             known = numerator > rounding.of_gradient(terms.dtype) * terms
             length = torch.where(known, length, 0)
-            scores = torch.where(known, scores, settled)  # the last step led to an optimum, for every s nearby
+            scores = torch.where(known, scores, settled)  # else the last step led to an optimum, for every s nearby
             settled = scores - p.step_factor.detach() * length * change
         step = p.step_factor * length
         scores = scores - step * change
