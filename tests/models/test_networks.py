@@ -162,6 +162,16 @@ def test_large_images_get_extra_levels_whichever_side_is_long(size):
         assert len(calls) == (2 if size[1] > size[0] else 1)  # published code looks at the width alone
 
 
+def test_extra_levels_are_trained():
+    network = create_model("glunet-tiny").train()
+    calls = []
+    network.decoder2.register_forward_hook(lambda *_: calls.append(1))
+    for size, count in (((512, 512), 1), ((256, 768), 2)):
+        calls.clear()
+        network.levels(*network.prepare(*images("cpu", size, size), size))
+        assert len(calls) == count
+
+
 @pytest.mark.parametrize("name", ["glunet-gocor-tiny", "glunet-tiny"])
 def test_mirrored_images_are_matched_sample_by_sample(name, monkeypatch):
     network = create_model(name)

@@ -93,8 +93,7 @@ class GLUNet(MatchingNetwork):
         height, width = inputs[0].shape[2:]
         (reference2, reference3), (query2, query3) = (self.pyramid(image, (2, 3)) for image in inputs[:2])
         up_flow = scale_flow(upsample(flow3, reference3.shape[2:]), width / SIDE, height / SIDE)
-        if not self.training:
-            up_flow = self._refine(reference3, query3, up_flow, height, width, iters_local)
+        up_flow = self._refine(reference3, query3, up_flow, height, width, iters_local)
 
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder2(torch.cat([volume, up_flow], 1))

@@ -12,7 +12,8 @@ from gocor.data.synthetic.motion import Frame
 from .toy import photo
 
 NONE = dict.fromkeys(
-    ("brightness", "contrast", "saturation", "channels", "gamma", "grey", "common", "blur", "noise"), 0.0
+    ("brightness", "contrast", "saturation", "channels", "gamma", "grey", "common", "exposure", "light", "blur", "noise"),
+    0.0,
 )
 SIZE = (40, 56)
 
@@ -54,6 +55,28 @@ def test_grey_takes_the_colours_of_both_images():
     assert (result - luma).abs().max() < 0.01
 
 
+def test_exposure_is_one_factor():
+    result, drawn = changed(images(), exposure=0.9)
+    factor = np.exp(drawn["light"][:, :, 0, 0])
+    assert (result - images() * torch.from_numpy(factor)[:, :, None, None, None]).abs().max() < 0.01
+    assert factor.max() <= 1
+    assert factor.std() > 0.1
+    assert np.abs(factor[:, 0] - factor[:, 1]).max() > 0.1
+
+
+def test_light_varies_smoothly_and_from_image_to_image():
+    grey = torch.full((64, 2, 3, *SIZE), 64.0)
+    result, _ = changed(grey, light=0.3, light_share=0.5)
+    light = (result / 64).log()
+    assert (light - light[:, :, :1]).abs().max() < 1e-4  # of all channels
+    spread = light[:, :, 0].std((2, 3))
+    lit = spread > 1e-3
+    assert 0.35 < lit.float().mean() < 0.65
+    assert (lit[:, 0] != lit[:, 1]).any()
+    assert 0.2 < spread[lit].mean() < 0.35
+    assert light.diff(dim=4).abs().max() < 0.15  # no edges: 14 pixels between two values of the light
+
+
 @pytest.mark.parametrize(("blur", "taps"), [(0.8, 5), (2.0, 9), (4.0, 17)])
 def test_blur_is_opencvs(blur, taps):
     source = images()
@@ -88,7 +111,8 @@ def test_images_change_independently_or_together():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_images_stay_in_range(seed):
-    strong = {"brightness": 0.6, "contrast": 1.0, "saturation": 1.0, "channels": 0.5, "gamma": 1.0, "noise": 0.3}
+    strong = {"brightness": 0.6, "contrast": 1.0, "saturation": 1.0, "channels": 0.5, "gamma": 1.0, "noise": 0.3,
+              "exposure": 1.0, "light": 1.0}  # fmt: skip
     result, _ = changed(images(), seed, **strong)
     assert result.isfinite().all()
     assert result.min() >= 0

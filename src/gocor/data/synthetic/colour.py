@@ -13,6 +13,7 @@ from .settings import Colour
 
 LUMA = np.array([0.299, 0.587, 0.114])
 MID_GREY = 0.45
+LIGHTS = 5  # values of another light along a side of the image
 NOISE_LENGTH = 1 << 22  # or twice as much as an image needs
 NOISE_SEED = 20200916
 
@@ -22,7 +23,8 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
 
     Returns:
         `colour_matrix` `(B, 2, 3, 4)` for RGB in [0, 1]; `gamma` `(B, 2)`; `kernel` `(B, 2, taps)`; `noise` `(B, 2)`
-        its standard deviation, of the full range; `noise_offset` `(B, 2)` in [0, 1), where to read the noise.
+        its standard deviation, of the full range; `noise_offset` `(B, 2)` in [0, 1), where to read the noise; `light`
+        `(B, 2, LIGHTS, LIGHTS)`, logarithms of the factors of exposure and light.
     """
     own, both = rng.uniform(-1, 1, (7, count, 2)), rng.uniform(-1, 1, (7, count, 1))
     unit = (1 - colour.common) * own + colour.common * both
@@ -40,12 +42,17 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
     half = math.ceil(2 * colour.blur)
     taps = np.arange(-half, half + 1)
     kernel = np.exp(-0.5 * (taps / np.maximum(sigma, 0.05)[..., None]) ** 2)
+    noise, noise_offset = rng.uniform(0, 1, (count, 2)) * colour.noise, rng.random((count, 2))
+    lit = (rng.random((count, 2)) < colour.light_share)[..., None, None]
+    light = lit * colour.light * rng.standard_normal((count, 2, LIGHTS, LIGHTS))
+    light -= light.max((2, 3), keepdims=True) / 2 + rng.uniform(0, 1, (count, 2, 1, 1)) * colour.exposure
     return {
         "colour_matrix": matrix,
         "gamma": np.exp(unit[6] * colour.gamma),
         "kernel": kernel / kernel.sum(-1, keepdims=True),
-        "noise": rng.uniform(0, 1, (count, 2)) * colour.noise,
-        "noise_offset": rng.random((count, 2)),
+        "noise": noise,
+        "noise_offset": noise_offset,
+        "light": light,
     }
 
 
@@ -54,6 +61,7 @@ class Photometry:
 
     def __init__(self, colour: Colour, frame: Frame, device: torch.device) -> None:
         self._blurs = colour.blur > 0 and colour.blur_share > 0
+        self._lights = colour.exposure > 0 or (colour.light > 0 and colour.light_share > 0)
         self._gamma = colour.gamma > 0
         self._noise: Tensor | None = None
         if colour.noise > 0:
@@ -75,6 +83,10 @@ class Photometry:
         images = images.flatten(0, 1)  # (2B, 3, H, W)
         if self._blurs:
             images = _blur(images, drawn["kernel"].flatten(0, 1))
+        if self._lights:
+            light = drawn["light"].flatten(0, 1)[:, None]
+            light = F.interpolate(light, (height, width), mode="bicubic", align_corners=True)
+            images = images * light.exp()
         matrix = drawn["colour_matrix"].flatten(0, 1)
         images = torch.baddbmm(matrix[..., 3:], matrix[..., :3], images.flatten(2), alpha=1 / 255)  # (2B, 3, HW)
         if self._gamma:

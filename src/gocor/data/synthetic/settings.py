@@ -83,6 +83,9 @@ class Colour:
         grey: probability that both images lose their colours.
         common: share of the changes of brightness, contrast, saturation, channels and gamma that the two images have
             in common: 0 makes them independent, 1 the same.
+        exposure: factor `exp(-U(0, this))` of all channels: darker, since brighter would soon be white.
+        light: another light: a factor that varies smoothly over the image, its logarithm by this standard deviation.
+        light_share: probability that an image has another light.
         blur: standard deviation of a Gaussian in pixels, uniform up to this; at most 4.
         blur_share: probability of blurring an image.
         noise: standard deviation of Gaussian noise, of the full range, uniform up to this.
@@ -95,6 +98,9 @@ class Colour:
     gamma: float = 0.35
     grey: float = 0.05
     common: float = 0.0
+    exposure: float = 0.5
+    light: float = 0.25
+    light_share: float = 0.5
     blur: float = 4.0
     blur_share: float = 0.3
     noise: float = 0.03
