@@ -85,9 +85,9 @@ def test_autocorrelation(layout):
 
 
 # The interpreter is slow: there, gradients are for small windows.
-SMALL, OTHERS = (2, 12, 2, 3, 1), [(1, 30, 1, 2, 2)]
+SMALL, OTHERS = (2, 20, 2, 3, 1), [(1, 30, 1, 2, 2)]
 if not INTERPRETED:
-    OTHERS += [(1, 7, 1, 1, 3), (2, 20, 9, 11, 4), (1, 12, 5, 6, 6), (1, 40, 9, 10, 8)]
+    OTHERS += [(1, 7, 1, 1, 3), (2, 20, 9, 11, 4), (1, 12, 5, 6, 6), (1, 40, 9, 10, 8), (1, 150, 5, 6, 8)]
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,12 @@ if not INTERPRETED:
 def test_iterations_and_their_gradients(shape, iters, options, held, monkeypatch):
     *size, radius = shape
     monkeypatch.setattr(gram_triton, "FEW_CHANNELS", 64 if held == "features" else 0)
-    if held == "nothing":  # as with large windows, in small parts
+    if held == "nothing":  # as with large windows and many channels, 16 of them at a time
         if INTERPRETED and radius > 1:
             pytest.skip("takes minutes in the interpreter")
         monkeypatch.setattr(gram_triton, "RESIDENT", 8)
-        monkeypatch.setattr(gram_triton, "ROWS", 8)
     module, features = perturbed(LocalGOCor(radius, **options)).to(DEVICE), torch.randn(size, device=DEVICE)
-    grad = torch.randn(size[0], (2 * radius + 1) ** 2, *size[2:], device=DEVICE)
+    grad = torch.rand(size[0], (2 * radius + 1) ** 2, *size[2:], device=DEVICE)  # of one sign: none cancel
 
     def plain(dtype):
         f = features.to(dtype)

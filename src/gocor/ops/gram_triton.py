@@ -1,8 +1,8 @@
 """Local GOCor's iterations in Gram space as Triton kernels: all of them in one launch, forward and backward.
 
 A program takes a location, holds the (2R+1)²×(2R+1)² scalar products G of the features around it on chip (or, if they
-are fewer numbers, the features F themselves: G = FᵀF), and iterates. `gram_reference` says what is computed, and is
-what the kernels are held to.
+are fewer numbers, the features F themselves: G = FᵀF), and iterates. From a radius of 6 on, where neither fits, it reads
+features anew in each iteration. `gram_reference` says what is computed, and is what the kernels are held to.
 """
 
 import torch
@@ -14,10 +14,11 @@ from . import rounding
 from .gram_reference import Gradients, Options
 from .local_triton import autocorrelate, regular, strides
 
-PROGRAMS_PER_PROCESSOR = 3  # of the backward kernel, each of which takes many locations
-RESIDENT = 128  # products of that many features with each other fit on chip; more are read anew in each iteration
-ROWS = 16  # that many at a time
-FEW_CHANNELS = 64
+PROGRAMS = 3  # of the backward kernel on a processor, each of which takes many locations
+MANY_PROGRAMS = 8  # where they hold less on chip
+RESIDENT = 128  # products of that many features with each other fit on chip,
+FEW_CHANNELS = 64  # or so many channels of them;
+ROWS = 16  # of more features, channels are read anew in each iteration, so many at a time
 GATHERED = 256  # pixels that a program of the gathering kernel takes
 BY_PRODUCTS = tl.constexpr(rounding.of_gradient(torch.float32))
 BY_FEATURES = tl.constexpr(rounding.of_gradient(torch.float32, by_products=False))
@@ -40,10 +41,12 @@ def _rows_of(gram, batch, y, x, H, W, d1, d2, R: tl.constexpr):
 
 
 @triton.jit
-def _features_of(features, batch, y, x, H, W, fb, fc, fp, d, C: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr):
-    """Features at displacements d, channels by displacements, zero outside of the window or image."""
+def _features_of(
+    features, batch, y, x, H, W, fb, fc, fp, first, d, C: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr
+):
+    """Features at displacements d, channels from `first` by displacements, zero outside of the window or image."""
     SIDE: tl.constexpr = 2 * R + 1
-    c = tl.arange(0, ROWS)
+    c = first + tl.arange(0, ROWS)
     ky, kx = y + d // SIDE - R, x + d % SIDE - R
     inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
     at = tl.max_contiguous(batch * fb + c[:, None] * fc + ((ky * W + kx) * fp)[None, :], (1, 2))
@@ -52,53 +55,66 @@ def _features_of(features, batch, y, x, H, W, fb, fc, fp, d, C: tl.constexpr, R:
 
 @triton.jit
 def _product(
-    resident, vector, gram, batch, y, x, H, W, d,
+    resident, vector, source, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Both G·vector and vectorᵀ·G·vector. G is symmetric: sums run down its columns, within a thread."""
-    if C > 0:  # by the features themselves, G = FᵀF
-        filter = tl.sum(resident * vector[None, :], 1)
-        return tl.sum(resident * filter[:, None], 0), tl.sum(filter * filter, 0)
-    if ROWS == KEYS:
+    if C == 0:
         product = tl.sum(resident * vector[:, None], 0)
+        energy = tl.maximum(tl.sum(vector * product, 0), 0.0)
+    elif C <= ROWS:  # by the features themselves, G = FᵀF
+        filter = tl.sum(resident * vector[None, :], 1)
+        product, energy = tl.sum(resident * filter[:, None], 0), tl.sum(filter * filter, 0)
     else:
-        product = tl.zeros((KEYS,), tl.float32)
-        for first in range(0, KEYS, ROWS):
-            rows = first + tl.arange(0, ROWS)
-            part = tl.sum(tl.where(rows[:, None] == d[None, :], vector[None, :], 0.0), 1)
-            product += tl.sum(_rows_of(gram, batch, y, x, H, W, rows, d, R) * part[:, None], 0)
-    return product, tl.maximum(tl.sum(vector * product, 0), 0.0)
+        product, energy = tl.zeros((KEYS,), tl.float32), tl.sum(tl.zeros((KEYS,), tl.float32), 0)
+        for first in range(0, C, ROWS):
+            part = _features_of(source, batch, y, x, H, W, fb, fc, fp, first, d, C, R, ROWS)
+            filter = tl.sum(part * vector[None, :], 1)
+            product += tl.sum(part * filter[:, None], 0)
+            energy += tl.sum(filter * filter, 0)
+    return product, energy
 
 
 @triton.jit
-def _rounding(resident, gram, batch, y, x, H, W, d, R: tl.constexpr, C: tl.constexpr):
+def _rounding(
+    resident, source, batch, y, x, H, W, fb, fc, fp, d,
+    R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
     SIDE: tl.constexpr = 2 * R + 1
     WIDE: tl.constexpr = 4 * R + 1
-    if C > 0:
-        result = tl.sum(resident * resident, 0) * BY_FEATURES
-    else:
+    if C == 0:
         ky, kx = y + d // SIDE - R, x + d % SIDE - R
         inside = (d < SIDE * SIDE) & (ky >= 0) & (ky < H) & (kx >= 0) & (kx < W)
         at = ((batch * H + ky) * W + kx) * (WIDE * WIDE) + WIDE * WIDE // 2
-        result = tl.load(gram + at, inside, 0.0) * BY_PRODUCTS
+        result = tl.load(source + at, inside, 0.0) * BY_PRODUCTS
+    elif C <= ROWS:
+        result = tl.sum(resident * resident, 0) * BY_FEATURES
+    else:
+        result = tl.zeros((KEYS,), tl.float32)
+        for first in range(0, C, ROWS):
+            part = _features_of(source, batch, y, x, H, W, fb, fc, fp, first, d, C, R, ROWS)
+            result += tl.sum(part * part, 0) * BY_FEATURES
     return result
 
 
 @triton.jit
 def _load(
-    gram, location, batch, y, x, H, W, fb, fc, fp, d,
+    source, location, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """What is held on chip, and the products of the location's own feature with those around it and with itself."""
     K: tl.constexpr = (2 * R + 1) * (2 * R + 1)
     WIDE: tl.constexpr = 4 * R + 1
     if C > 0:
-        resident = _features_of(gram, batch, y, x, H, W, fb, fc, fp, d, C, R, ROWS)
-        row, energy = _product(resident, tl.where(d == K // 2, 1.0, 0.0), gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+        resident = d[None, :] * 0.0
+        if C <= ROWS:
+            resident = _features_of(source, batch, y, x, H, W, fb, fc, fp, 0, d, C, R, ROWS)
+        only = tl.where(d == K // 2, 1.0, 0.0)
+        row, energy = _product(resident, only, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
     else:
-        resident = _rows_of(gram, batch, y, x, H, W, tl.arange(0, ROWS), d, R)
-        own = gram + location * (WIDE * WIDE)
+        resident = _rows_of(source, batch, y, x, H, W, d, d, R)
+        own = source + location * (WIDE * WIDE)
         row = tl.load(own + (d // (2 * R + 1) + R) * WIDE + d % (2 * R + 1) + R, d < K, 0.0)
         energy = tl.load(own + 2 * R * WIDE + 2 * R)
     return resident, row, energy
@@ -118,7 +134,7 @@ def _activation(scores, bend, slant, goal, ETA: tl.constexpr):
 
 @triton.jit
 def _descend_kernel(
-    gram, beta, bend, slant, goal, regularization, step_factor, out, H, W, fb, fc, fp, floor, stabilizer,
+    source, beta, bend, slant, goal, regularization, step_factor, out, H, W, fb, fc, fp, floor, stabilizer,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     location = tl.program_id(0).to(tl.int64)
@@ -127,16 +143,16 @@ def _descend_kernel(
     K: tl.constexpr = (2 * R + 1) * (2 * R + 1)
     d = tl.arange(0, KEYS)
     known = d < K
-    resident, row, energy = _load(gram, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
+    resident, row, energy = _load(source, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
     a, s, t = tl.load(bend + d, known, 0.0), tl.load(slant + d, known, 0.0), tl.load(goal + d, known, 0.0)
     decay, factor = tl.load(regularization), tl.load(step_factor)
     start = tl.load(beta) / (energy + stabilizer)
     scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-    noise = _rounding(resident, gram, batch, y, x, H, W, d, R, C)
+    noise = _rounding(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
     for _ in range(ITERS):
         _, _, slope, residual = _activation(scores, a, s, t, ETA)
         u = slope * residual + decay * coefficients
-        change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+        change, numerator = _product(resident, u, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
         along = slope * change
         step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
         step = tl.where(numerator > tl.sum(u * u * noise, 0), step, 0.0)
@@ -147,7 +163,7 @@ def _descend_kernel(
 
 @triton.jit
 def _descend_backward_kernel(
-    gram, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps, of_scalars,
+    source, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps, of_scalars,
     locations, H, W, fb, fc, fp, floor, stabilizer, OF_GRAM: tl.constexpr,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -166,15 +182,15 @@ def _descend_backward_kernel(
         batch, pixel = location // (H * W), location % (H * W)
         y, x = pixel // W, pixel % W
         at = (batch * K + d) * H * W + pixel
-        resident, row, energy = _load(gram, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
+        resident, row, energy = _load(source, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
         energy += stabilizer
         start = gain / energy
         scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-        noise = _rounding(resident, gram, batch, y, x, H, W, d, R, C)
+        noise = _rounding(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
         for i in range(ITERS):  # forward again, keeping what the way back needs
             _, _, slope, residual = _activation(scores, a, s, t, ETA)
             u = slope * residual + decay * coefficients
-            change, numerator = _product(resident, u, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+            change, numerator = _product(resident, u, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
             along = slope * change
             step = factor * numerator / tl.maximum(tl.sum(along * along, 0) + decay * numerator, floor)
             step = tl.where(numerator > tl.sum(u * u * noise, 0), step, 0.0)
@@ -212,7 +228,7 @@ def _descend_backward_kernel(
             bar_change = 2 * bar_curvature * slope * along - step * bar_c + bar_numerator * u
             if OF_GRAM:
                 tl.store(left + i * locations * K + at, bar_change, known)
-            bar_u, _ = _product(resident, bar_change, gram, batch, y, x, H, W, d, R, C, KEYS, ROWS)
+            bar_u, _ = _product(resident, bar_change, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
             bar_u += bar_numerator * change - step * bar_b
             bar_decay += tl.sum(bar_u * coefficients, 0)
             bar_b += decay * bar_u
@@ -291,7 +307,8 @@ def descend_gradients(
     if shape["C"]:
         shape["num_warps"] = max(1, shape["ROWS"] * shape["KEYS"] // 4096)  # it holds more on chip than forward
     count, wide, keys = (2 * radius + 1) ** 2, (4 * radius + 1) ** 2, shape["KEYS"]
-    programs = max(1, min(locations, PROGRAMS_PER_PROCESSOR * _processors(features.device)))
+    share = PROGRAMS if keys <= RESIDENT else MANY_PROGRAMS
+    programs = max(1, min(locations, share * _processors(features.device)))
     like = grad.new_empty(0, dtype=torch.float32)
     stored = batch if of_gram else 0
     left, right = (like.new_empty(iters, stored, count, height, width) for _ in range(2))
@@ -317,14 +334,13 @@ def _source(features: Tensor, radius: int) -> tuple[Tensor, dict[str, int]]:
     """What the kernels read, features or their autocorrelation, and their sizes, padded to powers of two.
 
     Where there are fewer channels than displacements, G is singular: ‖g‖² = uᵀGu would lose digits, and features are
-    smaller.
+    smaller. Where the products are too many to be held, features are read anew for each, some channels at a time.
     """
     channels, keys = features.shape[1], max(16, triton.next_power_of_2((2 * radius + 1) ** 2))
-    if channels <= FEW_CHANNELS and keys <= RESIDENT:
-        rows = max(16, triton.next_power_of_2(channels))
-        return features, {"C": channels, "KEYS": keys, "ROWS": rows, "num_warps": 1}
-    rows = keys if keys <= RESIDENT else ROWS
-    return autocorrelate(features, 2 * radius), {"C": 0, "KEYS": keys, "ROWS": rows, "num_warps": max(1, keys // 32)}
+    if channels <= FEW_CHANNELS or keys > RESIDENT:
+        rows = max(16, triton.next_power_of_2(channels)) if keys <= RESIDENT else ROWS
+        return features, {"C": channels, "KEYS": keys, "ROWS": rows, "num_warps": max(1, rows * keys // 8192)}
+    return autocorrelate(features, 2 * radius), {"C": 0, "KEYS": keys, "ROWS": keys, "num_warps": max(1, keys // 32)}
 
 
 def _processors(device: torch.device) -> int:
