@@ -19,19 +19,12 @@ WARM_UP = Work("layer", "plain", (8, 8), channels=1, backward=True)
 def peak_memory(work: Work, device: torch.device, threads: int) -> float | None:
     """Peak memory in MiB.
 
-    On a GPU, torch's count of allocated bytes, once kernels are chosen and compiled; on a CPU, growth of the resident
-    set of a process that does nothing else. `None` where the system does not tell (Windows) or the process was killed
-    for its memory.
+    On a GPU, torch's count of allocated bytes, once kernels are chosen and compiled, or of those that it keeps, where a
+    CUDA graph holds all its memory for ever; on a CPU, growth of the resident set of a process that does nothing else.
+    `None` where the system does not tell (Windows) or the process was killed for its memory.
     """
     if device.type == "cuda":
-        torch.cuda.empty_cache()
-        before = torch.cuda.memory_allocated(device)
-        call = work.build(device)
-        call()
-        torch.cuda.reset_peak_memory_stats(device)
-        call()
-        torch.cuda.synchronize(device)
-        return (torch.cuda.max_memory_allocated(device) - before) / MIB
+        return _on_gpu(work, device) / MIB
     if sys.platform == "win32":
         return None
     # A server that has imported all that is needed forks a process for each piece of work.
@@ -42,6 +35,20 @@ def peak_memory(work: Work, device: torch.device, threads: int) -> float | None:
             return pool.submit(_growth, work, str(device), threads).result()
         except BrokenProcessPool:
             return None
+
+
+def _on_gpu(work: Work, device: torch.device) -> int:
+    torch.cuda.empty_cache()
+    allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+    call = work.build(device)
+    call()
+    torch.cuda.reset_peak_memory_stats(device)
+    call()
+    torch.cuda.synchronize(device)
+    if not work.recorded:
+        return torch.cuda.max_memory_allocated(device) - allocated
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved(device) - reserved
 
 
 def _growth(work: Work, device: str, threads: int) -> float:

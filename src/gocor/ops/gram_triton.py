@@ -1,8 +1,8 @@
 """Local GOCor's iterations in Gram space as Triton kernels: all of them in one launch, forward and backward.
 
 A program takes a location, holds the (2R+1)²×(2R+1)² scalar products G of the features around it on chip (or, if they
-are fewer numbers, the features F themselves: G = FᵀF), and iterates. From a radius of 6 on, where neither fits, it reads
-features anew in each iteration. `gram_reference` says what is computed, and is what the kernels are held to.
+are fewer numbers, the features F themselves: G = FᵀF), and iterates. From a radius of 6 on, where neither fits, it
+reads features anew in each iteration. `gram_reference` says what is computed, and is what the kernels are held to.
 """
 
 import torch
@@ -163,8 +163,8 @@ def _descend_kernel(
 
 @triton.jit
 def _descend_backward_kernel(
-    source, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps, of_scalars,
-    locations, H, W, fb, fc, fp, floor, stabilizer, OF_GRAM: tl.constexpr,
+    source, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps,
+    of_scalars, locations, H, W, fb, fc, fp, floor, stabilizer, OF_GRAM: tl.constexpr,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     program, programs = tl.program_id(0), tl.num_programs(0)

@@ -11,10 +11,8 @@ from gocor.data.synthetic.motion import Frame
 
 from .toy import photo
 
-NONE = dict.fromkeys(
-    ("brightness", "contrast", "saturation", "channels", "gamma", "grey", "common", "exposure", "light", "blur", "noise"),
-    0.0,
-)
+NAMES = "brightness contrast saturation channels gamma grey common exposure light blur noise"
+NONE = dict.fromkeys(NAMES.split(), 0.0)
 SIZE = (40, 56)
 
 

@@ -58,8 +58,8 @@ PRESETS: dict[str, Preset] = {
         SMALL_MOTIONS,
         crop=Crop(share=(0.6, 1.0), tilt=5),
         colour=Colour(
-            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85, exposure=0,
-            light=0, blur=0.8, blur_share=0.15, noise=0.015,
+            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85,
+            exposure=0, light=0, blur=0.8, blur_share=0.15, noise=0.015,
         ),
         objects=Objects(
             count=(3, 10), size=(0.08, 0.5), spin=180, near=0.97, shift=(0.005, 0.4), rotation=12, zoom=0.12,
