@@ -1,5 +1,7 @@
 """Options and helpers that every test can use."""
 
+import sys
+
 import pytest
 import torch
 
@@ -24,6 +26,8 @@ def _reproducible() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the tests' tensors are small: threads would only wait for each other
     torch.backends.cudnn.allow_tf32 = False  # what is compared was computed in float32
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()  # it compiles a function eight times at most, those of other tests included
 
 
 def results_of_flat_images(module: torch.nn.Module, value: float, size: tuple[int, int]) -> tuple[torch.Tensor, ...]:
