@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gocor
-from gocor.alignment import View, fit, match_aligned, match_wide, see_through
+from gocor.alignment import PATCH, Aligner, View, fit, match_aligned, match_wide, patch_correlation, see_through
 from gocor.models import create_model, load_model
 from gocor.ops.homography import project, project_map
 from gocor.ops.warp import pixel_grid
@@ -57,6 +57,38 @@ def test_mirrored_and_extreme_homographies_are_refused():
     points = np.random.default_rng(0).uniform(0, 255, (100, 2))
     for matrix in (np.diag([-1.0, 1, 1]), np.diag([8.0, 8, 1]), np.diag([1.0, 0.1, 1])):
         assert fit(View(np.eye(3), points, project(matrix, points), np.zeros(100), 0.0)) is None
+
+
+def test_patches_correlate_whatever_the_light():
+    image = torch.from_numpy(np.random.default_rng(0).uniform(0, 255, (1, 3, 40, 50)))
+    other = image.flip(3)
+    darker = 0.4 * image + 30
+    same, contrast = patch_correlation(image, darker)
+    assert same.min() > 0.999
+    found = patch_correlation(image, other)[0]
+    assert found.abs().mean() < 0.2
+    half = PATCH // 2
+    first, second = (x - cv2.blur(x, (PATCH, PATCH)) for x in (y.mean(1)[0].numpy() for y in (image, other)))
+    around = np.s_[20 - half : 21 + half, 30 - half : 31 + half]
+    expected = (first[around] * second[around]).mean()
+    expected /= np.sqrt((first[around] ** 2).mean() * (second[around] ** 2).mean())
+    assert abs(found[0, 0, 20, 30] - expected) < 1e-3
+    assert abs(contrast[0, 0, 20, 30] - np.sqrt((first[around] ** 2).mean())) < 1e-3
+
+
+def test_of_answers_that_are_far_apart_the_most_exact_counts(monkeypatch):
+    def view(shift, support):
+        matrix = np.array([[1.0, 0, shift], [0, 1, 0], [0, 0, 1]])
+        return View(matrix, np.full((4, 2), 128.0), np.full((4, 2), 128.0), np.zeros(4), support)
+
+    asked = []
+    monkeypatch.setattr(Aligner, "exactness", lambda self, view: asked.append(view) or view.matrix[0, 2])
+    aligner = object.__new__(Aligner)
+    near, other, weak = view(3, 0.9), view(100, 0.4), view(200, 0.2)
+    assert aligner.choose([view(0, 1.0), near, weak]).support == 1  # one answer, twice, and one without support
+    assert not asked
+    assert aligner.choose([other, weak, near, view(0, 1.0)]) is other
+    assert len(asked) == 2
 
 
 class Still(torch.nn.Module):
@@ -113,6 +145,15 @@ def test_a_turned_photo(photo, device):
             assert (result.confidence > 0.3).float().mean() > 0.8
     assert np.median(errors[0]) < 1
     assert np.median(errors[1]) > 20
+
+
+@torch.inference_mode()
+def test_exactness_tells_the_right_place_from_others(photo):
+    image = torch.from_numpy(photo).permute(2, 0, 1)[None].float()
+    aligner = Aligner(load_model("glunet-gocor", device="cpu"), image, image)
+    upside_down = np.array([[-1.0, 0, 255], [0, -1, 255], [0, 0, 1]])
+    assert aligner.exactness(aligner.look(np.eye(3))) > 0.3
+    assert aligner.exactness(aligner.look(upside_down)) < 0.03
 
 
 def test_close_images_are_matched_as_they_are(photo):

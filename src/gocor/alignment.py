@@ -2,9 +2,10 @@
 
 The coarse levels of GLU-Net look at 256×256 pixels and find much of a motion whose rest the fine levels cannot follow.
 So a homography is fitted to what they find, the query is seen through it, and they look again, some times over: each
-time less motion is left. Where they find nothing, they look at the query turned. What is explained by a homography
-need not be all of the motion: the network then matches the reference with the query as seen through it, and finds the
-rest, planar or not.
+time less motion is left. Where they find little, they look at the query shifted, and turned. Of several answers, which
+buildings with look-alike parts have, the one counts whose fine detail agrees. What is explained by a homography need
+not be all of the motion: the network then matches the reference with the query as seen through it, and finds the rest,
+planar or not.
 """
 
 import math
@@ -24,7 +25,15 @@ from .ops.warp import forward_backward_error, pixel_grid, warp
 
 ROUNDS = 4  # of looking and fitting from one start
 TURNS = (45, -45, 90, -90, 135, -135, 180)  # degrees to try where the images as they are have little in common
-SURE = 0.05  # support from which on nothing else is tried
+SHIFTS = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # sides of the image to try, as in a panorama
+CLEAR = 0.15  # support from which on no shifts are tried,
+SURE = 0.05  # and no turns
+RIVAL = 0.3  # share of the most support that another answer needs to be considered,
+ELSEWHERE = 16.0  # and pixels of 256 that it is away, the median over points
+FINE = 512  # side of the images whose detail is compared, in
+PATCH = 11  # pixels,
+SHARP = 3.0  # with this standard deviation at least, of 255;
+CHANCE = 0.5  # correlation that patches of look-alikes have
 LEAST = 0.01  # support of an alignment
 GAIN = 1.05  # by how much it must exceed the support of the images as they are
 SMALL = 0.08  # corners that move by less than this share of the image need no alignment
@@ -167,6 +176,32 @@ def _to_side(image: Tensor) -> Matrix:
     return _resized(image, (SIDE, SIDE))
 
 
+def _shift(x: float, y: float) -> Matrix:
+    """By shares of the sides, in pixels of 256×256."""
+    return np.array([[1, 0, x * SIDE], [0, 1, y * SIDE], [0, 0, 1]])
+
+
+def _apart(view: View, other: View) -> bool:
+    """Whether two views say that the points which the first is sure of are elsewhere in the query."""
+    points = view.points[view.error < CONSISTENT[1]]
+    if not len(points):
+        return True
+    distance = np.linalg.norm(project(view.matrix, points) - project(other.matrix, points), axis=1)
+    return bool(np.median(distance) > ELSEWHERE)
+
+
+def patch_correlation(image: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Correlation of the brightness of the patches around each pixel, and its standard deviation in the first image."""
+
+    def mean(values: Tensor) -> Tensor:
+        return F.avg_pool2d(values, PATCH, 1, PATCH // 2, count_include_pad=False)
+
+    a, b = (x.float().mean(1, keepdim=True) for x in (image, other))
+    a, b = a - mean(a), b - mean(b)
+    first, second = mean(a * a), mean(b * b)
+    return mean(a * b) / (first * second).sqrt().clamp(min=1), first.sqrt()
+
+
 def _turn(degrees: float, reference: Tensor, query: Tensor) -> Matrix:
     """A rotation about the centres of both images, of their own shapes, in pixels of 256×256."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
@@ -209,6 +244,8 @@ class Aligner:
 
     def __init__(self, network: GLUNet, reference: Tensor, query: Tensor) -> None:
         self.network, self.query = network, query
+        self.detail = resize_image(reference, (FINE, FINE), published=False)
+        self.from_detail = np.linalg.inv(_resized(reference, (FINE, FINE)))
         self.to_side, self.from_side = _to_side(reference), np.linalg.inv(_to_side(query))
         self.turns = [_turn(angle, reference, query) for angle in TURNS]
         self.reference = self._features(resize_image(reference, (SIDE, SIDE), published=False))
@@ -223,10 +260,14 @@ class Aligner:
 
     def matrix(self) -> Matrix | None:
         """Reference pixel → query pixel; None where the images are close already, or nothing is found."""
-        self.best = self.improve(self.start)
-        if self.best.support < SURE:
+        found = [self.improve(self.start)]
+        if found[0].support < CLEAR:
+            shifted = [self.once_more(self.look(_shift(*shift))) for shift in SHIFTS]
+            found += [self.improve(view) for view in shifted if view.support >= RIVAL * found[0].support]
+        if max(found, key=_support).support < SURE:
             turned = max((self.once_more(self.look(turn)) for turn in self.turns), key=_support)
-            self.best = max(self.best, self.improve(turned), key=_support)
+            found.append(self.improve(turned))
+        self.best = self.choose(found)
         return self._worthwhile()
 
     def matrix_of(self, forward: Tensor, backward: Tensor) -> Matrix | None:
@@ -238,8 +279,29 @@ class Aligner:
         starts, ends, errors = (x.double().cpu().numpy() for x in (points, targets, error))
         starts, ends = project(self.to_side, starts), project(np.linalg.inv(self.from_side), ends)
         view = View(np.eye(3), starts, ends, errors * SIDE / max(size), self.start.support)
-        self.best = max(self.best, self.improve(view), key=_support)
+        self.best = self.choose([self.best, self.improve(view)])
         return self._worthwhile()
+
+    def choose(self, views: list[View]) -> View:
+        """The view with most support; of several that are far apart and have much of it, the one that is most exact."""
+        views = sorted(views, key=_support, reverse=True)
+        rivals: list[View] = []
+        for view in views:
+            if view.support >= max(LEAST, RIVAL * views[0].support) and all(_apart(other, view) for other in rivals):
+                rivals.append(view)
+        return max(rivals, key=self.exactness) if len(rivals) > 1 else views[0]
+
+    def exactness(self, view: View) -> float:
+        """How well fine detail agrees: share of the image that is matched, there and back × correlation of patches."""
+        to_query = self.from_side @ view.matrix @ self.to_side @ self.from_detail
+        seen = see_through(self.query, to_query, (FINE, FINE))
+        pair = torch.cat([self.detail, seen])
+        forward, backward = self.network(pair, pair.flip(0), min_size=0).float().split(1)
+        shown = (see_through(torch.zeros_like(self.query), to_query, (FINE, FINE)) == 0)[:, :1].float()
+        alike, contrast = patch_correlation(self.detail, warp(seen, forward, padding="border"))
+        counts = (forward_backward_error(forward, backward) < 2) & (contrast > SHARP) & (warp(shown, forward) > 0.9)
+        share, correlation = counts.float().mean(), alike[counts].mean() if counts.any() else alike.new_zeros(())
+        return float(share * (correlation - CHANCE).clamp(min=0))
 
     def _worthwhile(self) -> Matrix | None:
         best, corners = self.best, np.array([[0.0, 0], [SIDE, 0], [SIDE, SIDE], [0, SIDE]]) - 0.5
