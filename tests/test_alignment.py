@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gocor
-from gocor.alignment import PATCH, Aligner, View, fit, match_aligned, match_wide, patch_correlation, see_through
+from gocor.alignment import Aligner, View, fit, match_aligned, match_wide, see_through
 from gocor.models import create_model, load_model
 from gocor.ops.homography import project, project_map
 from gocor.ops.warp import pixel_grid
@@ -57,23 +57,6 @@ def test_mirrored_and_extreme_homographies_are_refused():
     points = np.random.default_rng(0).uniform(0, 255, (100, 2))
     for matrix in (np.diag([-1.0, 1, 1]), np.diag([8.0, 8, 1]), np.diag([1.0, 0.1, 1])):
         assert fit(View(np.eye(3), points, project(matrix, points), np.zeros(100), 0.0)) is None
-
-
-def test_patches_correlate_whatever_the_light():
-    image = torch.from_numpy(np.random.default_rng(0).uniform(0, 255, (1, 3, 40, 50)))
-    other = image.flip(3)
-    darker = 0.4 * image + 30
-    same, contrast = patch_correlation(image, darker)
-    assert same.min() > 0.999
-    found = patch_correlation(image, other)[0]
-    assert found.abs().mean() < 0.2
-    half = PATCH // 2
-    first, second = (x - cv2.blur(x, (PATCH, PATCH)) for x in (y.mean(1)[0].numpy() for y in (image, other)))
-    around = np.s_[20 - half : 21 + half, 30 - half : 31 + half]
-    expected = (first[around] * second[around]).mean()
-    expected /= np.sqrt((first[around] ** 2).mean() * (second[around] ** 2).mean())
-    assert abs(found[0, 0, 20, 30] - expected) < 1e-3
-    assert abs(contrast[0, 0, 20, 30] - np.sqrt((first[around] ** 2).mean())) < 1e-3
 
 
 def test_of_answers_that_are_far_apart_the_most_exact_counts(monkeypatch):
@@ -156,7 +139,8 @@ def test_exactness_tells_the_right_place_from_others(photo):
     assert aligner.exactness(aligner.look(upside_down)) < 0.03
 
 
-def test_close_images_are_matched_as_they_are(photo):
+def test_close_images_are_matched_as_they_are(photo, monkeypatch):
+    monkeypatch.setattr("gocor.alignment.prefer_homography", lambda reference, query, flow: flow)
     network = load_model("glunet-gocor", device="cpu")
     moved = np.roll(photo, 4, 1)
     results = [gocor.match(photo, moved, network, min_size=0, align=align).flow for align in (None, False)]

@@ -20,8 +20,10 @@ from torch import Tensor
 from .models.backbones import normalize_for_vgg
 from .models.glunet import SIDE, GLUNet
 from .models.network import MatchingNetwork, resize_image
-from .ops.homography import NEAREST, Matrix, depth, project, project_map
+from .ops.homography import NEAREST, Matrix, depth, project, project_map, resizing
+from .ops.patches import patch_correlation
 from .ops.warp import forward_backward_error, pixel_grid, warp
+from .planar import prefer_homography
 
 ROUNDS = 4  # of looking and fitting from one start
 TURNS = (45, -45, 90, -90, 135, -135, 180)  # degrees to try where the images as they are have little in common
@@ -30,9 +32,8 @@ CLEAR = 0.15  # support from which on no shifts are tried,
 SURE = 0.05  # and no turns
 RIVAL = 0.3  # share of the most support that another answer needs to be considered,
 ELSEWHERE = 16.0  # and pixels of 256 that it is away, the median over points
-FINE = 512  # side of the images whose detail is compared, in
-PATCH = 11  # pixels,
-SHARP = 3.0  # with this standard deviation at least, of 255;
+FINE = 512  # side of the images whose detail is compared, in patches
+SHARP = 3.0  # of this standard deviation at least, of 255;
 CHANCE = 0.5  # correlation that patches of look-alikes have
 LEAST = 0.01  # support of an alignment
 GAIN = 1.05  # by how much it must exceed the support of the images as they are
@@ -74,7 +75,7 @@ def can_align(network: MatchingNetwork) -> bool:
 def match_wide(
     network: MatchingNetwork, reference: Tensor, query: Tensor, *, back: bool = True, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Flow between images, by way of the aligned query where they are far apart.
+    """Flow between images, by way of the aligned query where they are far apart, straightened where they show a plane.
 
     Args:
         network: a GLU-Net, in evaluation mode.
@@ -108,6 +109,9 @@ def match_wide(
             forward[i : i + 1] = there
             if home is not None:
                 backward[i : i + 1] = home
+        forward[i : i + 1] = prefer_homography(*pairs[i], forward[i : i + 1])
+        if back:
+            backward[i : i + 1] = prefer_homography(*pairs[i][::-1], backward[i : i + 1])
     return forward, backward
 
 
@@ -122,7 +126,7 @@ def match_aligned(
     if (limit := options.get("max_size")) is not None:  # the network would not look at more
         times = min(times, limit / max(height, width))
     size = max(1, round(times * height)), max(1, round(times * width))
-    to_query = matrix @ np.linalg.inv(_resized(reference, size))
+    to_query = matrix @ np.linalg.inv(resizing(reference.shape[2:], size))
     seen = see_through(query, to_query, size)
     forward = network(reference, seen, **options)
     there = _near(project_map(to_query, forward + _grid(forward)), query) - _grid(forward)
@@ -166,14 +170,8 @@ def _support(view: View) -> float:
     return view.support
 
 
-def _resized(image: Tensor, size: tuple[int, int]) -> Matrix:
-    """Pixels of an image → pixels of another size."""
-    x, y = size[1] / image.shape[3], size[0] / image.shape[2]
-    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
-
-
 def _to_side(image: Tensor) -> Matrix:
-    return _resized(image, (SIDE, SIDE))
+    return resizing(image.shape[2:], (SIDE, SIDE))
 
 
 def _shift(x: float, y: float) -> Matrix:
@@ -188,18 +186,6 @@ def _apart(view: View, other: View) -> bool:
         return True
     distance = np.linalg.norm(project(view.matrix, points) - project(other.matrix, points), axis=1)
     return bool(np.median(distance) > ELSEWHERE)
-
-
-def patch_correlation(image: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Correlation of the brightness of the patches around each pixel, and its standard deviation in the first image."""
-
-    def mean(values: Tensor) -> Tensor:
-        return F.avg_pool2d(values, PATCH, 1, PATCH // 2, count_include_pad=False)
-
-    a, b = (x.float().mean(1, keepdim=True) for x in (image, other))
-    a, b = a - mean(a), b - mean(b)
-    first, second = mean(a * a), mean(b * b)
-    return mean(a * b) / (first * second).sqrt().clamp(min=1), first.sqrt()
 
 
 def _turn(degrees: float, reference: Tensor, query: Tensor) -> Matrix:
@@ -245,7 +231,7 @@ class Aligner:
     def __init__(self, network: GLUNet, reference: Tensor, query: Tensor) -> None:
         self.network, self.query = network, query
         self.detail = resize_image(reference, (FINE, FINE), published=False)
-        self.from_detail = np.linalg.inv(_resized(reference, (FINE, FINE)))
+        self.from_detail = np.linalg.inv(resizing(reference.shape[2:], (FINE, FINE)))
         self.to_side, self.from_side = _to_side(reference), np.linalg.inv(_to_side(query))
         self.turns = [_turn(angle, reference, query) for angle in TURNS]
         self.reference = self._features(resize_image(reference, (SIDE, SIDE), published=False))

@@ -1,5 +1,7 @@
 """Points through homographies, up to their horizon."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,6 +16,12 @@ def project(matrix: Matrix, points: NDArray[np.float64], nearest: float = NEARES
     """Points `(..., N, 2)` through homographies `(..., 3, 3)`."""
     mapped = points @ matrix[..., :2].swapaxes(-1, -2) + matrix[..., None, :, 2]
     return np.asarray(mapped[..., :2] / np.maximum(mapped[..., 2:], nearest))
+
+
+def resizing(size: Sequence[int], to: Sequence[int]) -> Matrix:
+    """Pixels of an image of a (height, width) → pixels of the same image at another."""
+    x, y = to[1] / size[1], to[0] / size[0]
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
 
 
 def project_map(matrix: Matrix, points: Tensor) -> Tensor:
