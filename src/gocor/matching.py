@@ -159,7 +159,8 @@ def match(
             small images makes their flow finer, and takes longer.
         max_size: upper bound of the same, `None` for the images' own size. Memory
             grows with its square; the flow is returned at the reference's own resolution whatever it is.
-        align: bring images of a wide baseline closer first, see `gocor.alignment`; by default where the network can.
+        align: bring images of a wide baseline closer first, and straighten the flow of flat scenes, see
+            `gocor.alignment` and `gocor.planar`; by default where the network can.
         batch_size: pairs of equal sizes that are matched at once.
 
     Returns:

@@ -94,7 +94,7 @@ def match(
     ] = MAX_SIZE,
     align: Annotated[
         bool | None,
-        typer.Option("--align/--no-align", help="Bring far images closer first; by default where the network can."),
+        typer.Option("--align/--no-align", help="Bring far images closer, straighten flat ones; default: if possible."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Pairs that are matched at once.")] = 4,
     formats: Annotated[str, typer.Option(help="Files of the flow, with commas: flo, kitti, npz, pfm.")] = "flo",

@@ -59,7 +59,7 @@ def evaluate(
         int, typer.Option(min=0, help="Longer side that a network works at, at most; 0 for the images' own.")
     ] = MAX_SIZE,
     align: Annotated[
-        bool, typer.Option("--align", help="Bring far images closer first, as `gocor match` does, where a network can.")
+        bool, typer.Option("--align", help="Bring far images closer and straighten flat scenes, as `gocor match` does.")
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many pairs of each data set.")] = None,
     geometry: Annotated[
