@@ -71,6 +71,19 @@ def test_what_moves_on_its_own_keeps_its_flow(query):
     assert error(found, flow_of(MATRIX))[..., 40:80, 60:260].mean() < 0.1
 
 
+def test_what_leaves_the_query_does_not_stay_in_it(query):
+    matrix = np.array([[1.0, 0, 60], [0, 1, 0], [0, 0, 1]])
+    reference = seen(query, matrix=matrix)
+    texture = np.random.default_rng(0).integers(0, 255, (SIZE[0] // 3, 12, 3), dtype=np.uint8)
+    texture = cv2.GaussianBlur(cv2.resize(texture, (35, SIZE[0]), interpolation=cv2.INTER_CUBIC), (0, 0), 2)
+    reference[:, 270:305] = query[:, 285:] // 2 + texture // 2
+    flow = flow_of(matrix) + 0.2 * torch.randn(1, 2, *SIZE)
+    flow[..., 270:305] -= torch.tensor([45.0, 0])[:, None, None]  # back to what resembles it a little
+    found = prefer_homography(tensor(reference), tensor(query), flow)
+    assert error(found, flow_of(matrix))[..., 280:300].mean() < 15
+    assert error(flow, flow_of(matrix))[..., 280:300].mean() > 40
+
+
 def test_a_scene_that_is_not_flat_stays_as_it_is(query):
     x, y = np.meshgrid(np.arange(SIZE[1], dtype=np.float32), np.arange(SIZE[0], dtype=np.float32))
     bend = 6 * np.sin(x / 25)

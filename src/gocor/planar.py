@@ -64,6 +64,8 @@ def prefer_homography(reference: Tensor, query: Tensor, flow: Tensor) -> Tensor:
     explained = (loss < MARGIN) & ((alike - also < 2 * MARGIN) | (contrast < CONTRAST))
     if explained.float().mean() < EXPLAINED:
         return flow
+    # What the homography sees leave the query leaves it, unless the flow found it there.
+    explained = torch.where(_inside(straight, second, 0.0), explained, alike < ALIKE)
     known = _inside(straight, second, OUTSIDE) & (depth(matrix, grid) > 0)
     share = F.interpolate(box((explained & known).float(), 11), flow.shape[2:], mode="bilinear", align_corners=False)
     through = project_map(np.linalg.inv(shrink_second) @ matrix @ shrink_first, fine) - fine
