@@ -21,7 +21,7 @@ from .models.backbones import normalize_for_vgg
 from .models.glunet import SIDE, GLUNet
 from .models.network import MatchingNetwork, resize_image
 from .ops.homography import NEAREST, Matrix, depth, project, project_map, resizing
-from .ops.patches import patch_correlation
+from .ops.patches import CONTRAST, patch_correlation
 from .ops.warp import forward_backward_error, pixel_grid, warp
 from .planar import prefer_homography
 
@@ -32,8 +32,7 @@ CLEAR = 0.15  # support from which on no shifts are tried,
 SURE = 0.05  # and no turns
 RIVAL = 0.3  # share of the most support that another answer needs to be considered,
 ELSEWHERE = 16.0  # and pixels of 256 that it is away, the median over points
-FINE = 512  # side of the images whose detail is compared, in patches
-SHARP = 3.0  # of this standard deviation at least, of 255;
+FINE = 512  # side of the images whose detail is compared
 CHANCE = 0.5  # correlation that patches of look-alikes have
 LEAST = 0.01  # support of an alignment
 GAIN = 1.05  # by how much it must exceed the support of the images as they are
@@ -142,15 +141,21 @@ def match_aligned(
 def see_through(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:
     """An image `(1, 3, H, W)` through a homography, pixels of `size` → its pixels; grey where it shows nothing."""
     grid = pixel_grid(*size, device=image.device)
-    mapping = project_map(matrix, grid)
-    inside = (mapping > -0.5).all(1, keepdim=True) & (depth(matrix, grid) > 0)
-    inside = inside & (mapping[:, :1] < image.shape[3] - 0.5) & (mapping[:, 1:] < image.shape[2] - 0.5)
+    mapping, inside = project_map(matrix, grid), _shown(image, matrix, size)
     shown = inside[0, 0, ::8, ::8].nonzero().cpu().double().numpy()[:, ::-1] * 8
     halvings = round(math.log2(max(1.0, _scale(matrix, shown)))) if len(shown) else 0
     for _ in range(halvings):  # without aliasing
         image = F.avg_pool2d(image, 2, ceil_mode=True, count_include_pad=False)
     mapping = (mapping + 0.5) / 2**halvings - 0.5
     return torch.where(inside, warp(image, mapping - grid, padding="border"), 127.5)
+
+
+def _shown(image: Tensor, matrix: Matrix, size: tuple[int, int]) -> Tensor:
+    """Where `see_through` shows the image: `(1, 1, *size)` bool."""
+    grid = pixel_grid(*size, device=image.device)
+    x, y = project_map(matrix, grid).split(1, 1)
+    inside = (x > -0.5) & (x < image.shape[3] - 0.5) & (y > -0.5) & (y < image.shape[2] - 0.5)
+    return inside & (depth(matrix, grid) > 0)
 
 
 def _near(points: Tensor, image: Tensor) -> Tensor:
@@ -229,9 +234,7 @@ class Aligner:
     """
 
     def __init__(self, network: GLUNet, reference: Tensor, query: Tensor) -> None:
-        self.network, self.query = network, query
-        self.detail = resize_image(reference, (FINE, FINE), published=False)
-        self.from_detail = np.linalg.inv(resizing(reference.shape[2:], (FINE, FINE)))
+        self.network, self.image, self.query = network, reference, query
         self.to_side, self.from_side = _to_side(reference), np.linalg.inv(_to_side(query))
         self.turns = [_turn(angle, reference, query) for angle in TURNS]
         self.reference = self._features(resize_image(reference, (SIDE, SIDE), published=False))
@@ -279,13 +282,14 @@ class Aligner:
 
     def exactness(self, view: View) -> float:
         """How well fine detail agrees: share of the image that is matched, there and back × correlation of patches."""
-        to_query = self.from_side @ view.matrix @ self.to_side @ self.from_detail
+        detail = resize_image(self.image, (FINE, FINE), published=False)
+        to_query = self.from_side @ view.matrix @ resizing((FINE, FINE), (SIDE, SIDE))
         seen = see_through(self.query, to_query, (FINE, FINE))
-        pair = torch.cat([self.detail, seen])
+        pair = torch.cat([detail, seen])
         forward, backward = self.network(pair, pair.flip(0), min_size=0).float().split(1)
-        shown = (see_through(torch.zeros_like(self.query), to_query, (FINE, FINE)) == 0)[:, :1].float()
-        alike, contrast = patch_correlation(self.detail, warp(seen, forward, padding="border"))
-        counts = (forward_backward_error(forward, backward) < 2) & (contrast > SHARP) & (warp(shown, forward) > 0.9)
+        shown = _shown(self.query, to_query, (FINE, FINE)).float()
+        alike, contrast = patch_correlation(detail, warp(seen, forward, padding="border"))
+        counts = (forward_backward_error(forward, backward) < 2) & (contrast > CONTRAST) & (warp(shown, forward) > 0.9)
         share, correlation = counts.float().mean(), alike[counts].mean() if counts.any() else alike.new_zeros(())
         return float(share * (correlation - CHANCE).clamp(min=0))
 

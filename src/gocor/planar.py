@@ -12,12 +12,11 @@ from torch import Tensor
 
 from .models.network import resize_image
 from .ops.homography import Matrix, depth, project, project_map, resizing
-from .ops.patches import box, patch_correlation
-from .ops.warp import pixel_grid, warp
+from .ops.patches import CONTRAST, PATCH, box, patch_correlation
+from .ops.warp import inside_mask, pixel_grid, resize_flow, warp
 
-SIDE = 1024  # images are compared at this size at most
-CONTRAST = 3.0  # standard deviation of a patch that says something, of 255,
-STRONG = 30.0  # and from which on it says no more
+LARGEST = 1024  # longer side at which images are compared, at most
+STRONG = 30.0  # standard deviation from which on a patch says no more than others
 ALIKE = 0.7  # correlation of patches that are matched well
 MOST_POINTS, FEWEST_POINTS = 5000, 100  # to fit to
 CLOSER = (1.0, 0.7)  # pixels from the last homography, of the points that the next is fitted to
@@ -42,49 +41,47 @@ def prefer_homography(reference: Tensor, query: Tensor, flow: Tensor) -> Tensor:
         Flow `(1, 2, H, W)`, the same where the scene is not planar.
     """
     first, second = _bounded(reference), _bounded(query)
-    shrink_first, shrink_second = (
-        resizing(big.shape[2:], small.shape[2:]) for big, small in ((reference, first), (query, second))
-    )
-    grid, fine = (pixel_grid(x.shape[2], x.shape[3], device=flow.device) for x in (first, flow))
-    targets = F.interpolate(fine + flow.float(), first.shape[2:], mode="bilinear", align_corners=False)
-    targets = project_map(shrink_second, targets)
-    inside = _inside(targets, second, 0.0)
-    alike, contrast = patch_correlation(first, warp(second, targets - grid, padding="border"))
+    small = resize_flow(flow.float(), first.shape[2:], query_size=query.shape[2:], new_query_size=second.shape[2:])
+    inside = inside_mask(small, second.shape[2:])
+    alike, contrast = patch_correlation(first, warp(second, small, padding="border"))
     sure = inside & (contrast > CONTRAST) & (alike > ALIKE)
-    matrix = _fit(grid, targets, sure)
+    grid = pixel_grid(first.shape[2], first.shape[3], device=flow.device)
+    matrix = _fit(grid, grid + small, sure)
     if matrix is None:
         return flow
-    straight = project_map(matrix, grid)
-    off = torch.linalg.vector_norm(straight - targets, dim=1, keepdim=True)
+    straight = project_map(matrix, grid) - grid
+    off = torch.linalg.vector_norm(straight - small, dim=1, keepdim=True)
     if (off[sure] < 2 * NEAR).float().mean() < PLANAR:
         return flow
-    also, _ = patch_correlation(first, warp(second, straight - grid, padding="border"))
+    also, _ = patch_correlation(first, warp(second, straight, padding="border"))
     weight = contrast.clamp(max=STRONG) * inside
     loss = box(weight * (alike - also), AROUND) / box(weight, AROUND).clamp(min=1e-3)
     explained = (loss < MARGIN) & ((alike - also < 2 * MARGIN) | (contrast < CONTRAST))
     if explained.float().mean() < EXPLAINED:
         return flow
     # What the homography sees leave the query leaves it, unless the flow found it there.
-    explained = torch.where(_inside(straight, second, 0.0), explained, alike < ALIKE)
-    known = _inside(straight, second, OUTSIDE) & (depth(matrix, grid) > 0)
-    share = F.interpolate(box((explained & known).float(), 11), flow.shape[2:], mode="bilinear", align_corners=False)
-    through = project_map(np.linalg.inv(shrink_second) @ matrix @ shrink_first, fine) - fine
+    explained = torch.where(inside_mask(straight, second.shape[2:]), explained, alike < ALIKE)
+    known = _near(grid + straight, second) & (depth(matrix, grid) > 0)
+    share = box((explained & known).float(), PATCH)
+    share = F.interpolate(share, flow.shape[2:], mode="bilinear", align_corners=False)
+    to_full = resizing(second.shape[2:], query.shape[2:]) @ matrix @ resizing(reference.shape[2:], first.shape[2:])
+    fine = pixel_grid(flow.shape[2], flow.shape[3], device=flow.device)
+    through = project_map(to_full, fine) - fine
     return torch.where(flow.isfinite() & (share > 0), flow + share * (through - flow), flow)
 
 
 def _bounded(image: Tensor) -> Tensor:
     height, width = image.shape[2:]
-    scale = min(1.0, SIDE / max(height, width))
+    scale = min(1.0, LARGEST / max(height, width))
     size = max(1, round(scale * height)), max(1, round(scale * width))
     return image.float() if size == (height, width) else resize_image(image.float(), size, published=False)
 
 
-def _inside(points: Tensor, image: Tensor, margin: float) -> Tensor:
-    """Whether points `(1, 2, h, w)` are in an image, or not farther out than a share of its sides: `(1, 1, h, w)`."""
-    limits = []
-    for x, side in zip(points.split(1, 1), (image.shape[3], image.shape[2]), strict=True):
-        limits.append((x >= -margin * side) & (x <= (1 + margin) * side - 1))
-    return limits[0] & limits[1]
+def _near(points: Tensor, image: Tensor) -> Tensor:
+    """Whether points `(1, 2, h, w)` are in an image, or not far from it: `(1, 1, h, w)`."""
+    (x, y), (height, width) = points.split(1, 1), image.shape[2:]
+    beside = (x >= -OUTSIDE * width) & (x <= (1 + OUTSIDE) * width - 1)
+    return beside & (y >= -OUTSIDE * height) & (y <= (1 + OUTSIDE) * height - 1)
 
 
 def _fit(points: Tensor, targets: Tensor, sure: Tensor) -> Matrix | None:

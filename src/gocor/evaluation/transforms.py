@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair, homography_pair
+from ..ops.homography import resizing
 
 Picture = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -19,7 +20,7 @@ def resize_homography_pair(pair: Pair, size: Size) -> Pair:
     """
     if pair.homography is None:
         raise ValueError(f"{pair.name}: only pairs with a homography are resized by this protocol")
-    scaling = [_scaling(image, size) for image in (pair.reference, pair.query)]
+    scaling = [resizing(image.shape, size) for image in (pair.reference, pair.query)]
     homography = scaling[1] @ pair.homography @ np.linalg.inv(scaling[0])
     images = [_resized(image, size) for image in (pair.reference, pair.query)]
     return homography_pair(pair.name, images[0], images[1], homography, group=pair.group)
@@ -81,11 +82,6 @@ def lanczos(image: Picture, size: Size) -> Picture:
             out += share.reshape(-1, 1, 1) * moved[tap]
         values = np.moveaxis(np.clip(np.rint(out), 0, 255), 0, axis)  # both passes are rounded, as in image libraries
     return np.ascontiguousarray(values.astype(np.uint8))
-
-
-def _scaling(image: Picture, size: Size) -> NDArray[np.float64]:
-    x, y = size[1] / image.shape[1], size[0] / image.shape[0]
-    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
 
 
 def _resized(image: Picture, size: Size) -> Picture:

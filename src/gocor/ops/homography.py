@@ -21,7 +21,7 @@ def project(matrix: Matrix, points: NDArray[np.float64], nearest: float = NEARES
 def resizing(size: Sequence[int], to: Sequence[int]) -> Matrix:
     """Pixels of an image of a (height, width) → pixels of the same image at another."""
     x, y = to[1] / size[1], to[0] / size[0]
-    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]], dtype=np.float64)
 
 
 def project_map(matrix: Matrix, points: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 PATCH = 11  # pixels
+CONTRAST = 3.0  # standard deviation from which on a patch says something, of 255
 
 
 def box(values: Tensor, side: int) -> Tensor:

@@ -162,6 +162,6 @@ def test_real_photos():
         warnings.simplefilter("error")
         store = PhotoStore.open(archives, limit=60)
     assert len(store) == 60
-    assert len(list_images(archives)) == 2295
+    assert len(list_images(archives)) >= 2295
     batch = SyntheticPairs(store, size=(64, 64)).batch(0, 16)
     assert 0.4 < batch.valid.float().mean() < 0.98
