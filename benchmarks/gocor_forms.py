@@ -7,8 +7,8 @@ from torch import Tensor
 
 from benchmarks.report import parser, report
 from gocor import GlobalGOCor
-from gocor.bench.timing import compare
-from gocor.modules.gram import gram_is_cheaper
+from gocor.ops.descent.gram import gram_is_cheaper
+from gocor.utils.timing import compare
 
 ITERS = 3
 CHANNELS = (64, 128, 256, 512, 1024)

@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.report import parser, report
-from gocor.bench.timing import compare
-from gocor.ops import local_reference, local_tiled
+from gocor.ops.correlation import matmul as local_tiled
+from gocor.ops.correlation import reference as local_reference
+from gocor.utils.timing import compare
 
 try:
-    from gocor.ops import local_numba
+    from gocor.ops.correlation import numba as local_numba
 except ImportError:
     local_numba = None
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from benchmarks.report import parser, report
 from gocor import LocalFeatureCorrelation, LocalGOCor
-from gocor.bench.timing import compare
+from gocor.utils.timing import compare
 
 LEVELS = [(1, 196, 6, 20), (1, 128, 12, 40), (1, 96, 24, 80), (1, 64, 48, 160), (1, 32, 96, 320)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import parser, report
-from gocor.bench.timing import compare
 from gocor.data.synthetic import PRESETS, ObjectStore, PhotoStore, SyntheticPairs
+from gocor.utils.timing import compare
 
 
 def drawing(pairs: SyntheticPairs, batch: int, repeats: int) -> float:

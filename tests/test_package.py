@@ -42,25 +42,6 @@ def test_docstring_examples_run(module):
     assert results.failed == 0
 
 
-def test_layers_point_one_way():
-    """`ops` imports nothing of ours, `modules` only `ops`, `models` only those two; nothing imports `cli`."""
-    source = ROOT / "src" / "gocor"
-    for path in source.rglob("*.py"):
-        text = path.read_text()
-        parts = path.relative_to(source).parts
-        if parts[0] == "ops":
-            assert "from .." not in text, path
-        if parts[0] == "modules":
-            imported = [line for line in text.splitlines() if line.startswith("from ..")]
-            assert all(line.startswith("from ..ops") for line in imported), path
-        if parts[0] == "models":
-            imported = [line for line in text.splitlines() if line.startswith("from ..")]
-            assert all(line.startswith(("from ..ops", "from ..modules", "from ..files")) for line in imported), path
-        if parts[0] not in ("cli", "__main__.py"):
-            assert "import cli" not in text, path
-            assert "from .cli" not in text, path
-
-
 def test_torch_is_pinned_for_installs_but_not_for_users():
     assert (ROOT / "constraints.txt").read_text().split() == ["torch==2.13.0"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -4,7 +4,7 @@ from ._version import __version__
 from .matching import MatchResult, match
 from .models import list_models, load_model
 from .modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
-from .ops import global_correlation, local_correlation
+from .ops.correlation import global_correlation, local_correlation
 
 __all__ = [
     "GlobalFeatureCorrelation",

@@ -12,7 +12,7 @@ from gocor.bench.work import end_point_errors
 from gocor.models import list_models
 from gocor.models.glunet import GLUNet
 
-from ..test_cli import runner
+from ..cli.test_cli import runner
 
 CPU = torch.device("cpu")
 TINY = Table("tiny", [Case("layers", {"plain": Work("layer", "plain", (6, 8), channels=4),

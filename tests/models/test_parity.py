@@ -10,7 +10,7 @@ import torch
 import gocor
 from tests.conftest import relative_error
 
-DATA = Path(__file__).parents[1] / "data" / "parity"
+DATA = Path(__file__).parents[1] / "parity"
 RECORDED = np.load(DATA / "networks.npz")
 NETWORKS = sorted(name.removesuffix("/flow").replace("_", "-") for name in RECORDED if name.endswith("/flow"))
 

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from gocor import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
-from gocor.ops import global_correlation, local_correlation, transpose_global_volume, transpose_local_volume
+from gocor.ops import transpose_global_volume, transpose_local_volume
+from gocor.ops.correlation import global_correlation, local_correlation
 from tests.conftest import relative_error, results_of_flat_images
 
 MODULES = {

@@ -10,7 +10,7 @@ from gocor import GlobalGOCor, LocalGOCor, local_correlation
 from gocor.ops import local_correlation_adjoint_reference
 from tests.conftest import relative_error
 
-RECORDED = np.load(Path(__file__).parents[1] / "data" / "parity" / "modules.npz")
+RECORDED = np.load(Path(__file__).parents[1] / "parity" / "modules.npz")
 INITIALIZERS = ["zero", "simple", "flexible-simple", "context", "flexible-context"]
 
 

@@ -11,10 +11,11 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from gocor import GlobalGOCor, LocalGOCor
-from gocor.modules import smoothing
 from gocor.modules.objective import QueryRegularizer
-from gocor.ops import gram_triton, local_triton
-from tests.ops.test_gram_reference import parameters_and_options
+from gocor.ops.correlation import triton as local_triton
+from gocor.ops.descent import local_gram_triton as gram_triton
+from gocor.ops.descent import smoothing
+from tests.ops.descent.test_gram_reference import parameters_and_options
 from tests.ops.tile_triton_checks import volume
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]

@@ -7,9 +7,9 @@ import torch
 
 from gocor import GlobalGOCor
 from gocor.modules import global_gocor
-from gocor.ops import global_triton
+from gocor.ops.descent import global_triton
 from tests.conftest import relative_error
-from tests.ops.test_gram_reference import perturbed
+from tests.ops.descent.test_gram_reference import perturbed
 from tests.ops.triton_checks import DEVICE, INTERPRETED, poison
 
 # The interpreter takes time for every program: there, maps are small and blocks fit them.

@@ -7,10 +7,11 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from gocor import LocalGOCor
-from gocor.modules.tiled_inference import inference_volume, spread
-from gocor.ops import kernels, tile_triton
+from gocor.ops import kernels
+from gocor.ops.descent import local_tile_triton as tile_triton
+from gocor.ops.descent.tiled_inference import inference_volume, spread
 from tests.conftest import relative_error
-from tests.ops.test_gram_reference import parameters_and_options, perturbed
+from tests.ops.descent.test_gram_reference import parameters_and_options, perturbed
 from tests.ops.triton_checks import DEVICE, INTERPRETED, poison
 
 SHAPES = [(1, 8, 5, 7), (2, 20, 5, 11), (1, 3, 1, 1)]
@@ -172,7 +173,7 @@ def test_the_module_uses_it_without_gradients(calls):
 
 
 def test_other_devices_use_other_kernels(calls, monkeypatch):
-    monkeypatch.setattr("gocor.modules.tiled_inference.supported", lambda device: False)
+    monkeypatch.setattr("gocor.ops.descent.tiled_inference.supported", lambda device: False)
     module, features = LocalGOCor(1).to(DEVICE), torch.randn(2, 1, 8, 3, 4, device=DEVICE)
     with torch.no_grad():
         assert relative_error(module(*features), LocalGOCor(1, form="filters").to(DEVICE)(*features)) < 1e-5

@@ -5,11 +5,13 @@ import torch
 from triton.runtime import interpreter
 
 from gocor import LocalGOCor
-from gocor.modules import fused, smoothing
 from gocor.modules.objective import QueryRegularizer
-from gocor.ops import gram_reference, gram_triton, local_reference, local_triton
+from gocor.ops.correlation import reference as local_reference
+from gocor.ops.correlation import triton as local_triton
+from gocor.ops.descent import fused, gram_reference, smoothing
+from gocor.ops.descent import local_gram_triton as gram_triton
 from tests.conftest import relative_error
-from tests.ops.test_gram_reference import parameters_and_options, perturbed
+from tests.ops.descent.test_gram_reference import parameters_and_options, perturbed
 
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")

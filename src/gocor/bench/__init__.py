@@ -1,9 +1,9 @@
 """How long networks, modules and training steps take, and how much memory: what `gocor bench` measures."""
 
+from ..utils.timing import compare
 from .memory import peak_memory
 from .run import Measurement, Settings, TableResult, measure, surroundings
 from .sections import SECTIONS, Case, Table, tables
-from .timing import compare
 from .work import Work
 
 __all__ = [

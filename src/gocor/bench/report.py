@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from ..files import write_bytes_atomically
+from ..utils.files import write_bytes_atomically
 from .run import TableResult
 
 

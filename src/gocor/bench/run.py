@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
+from ..utils.timing import compare
 from .memory import peak_memory
 from .sections import Case, Table
-from .timing import compare
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..models.network import MatchingNetwork
 from ..models.weights import UntrainedWarning, load_model
 from ..modules import LocalFeatureCorrelation, LocalGOCor
-from ..training.context import fast_math
+from ..utils.precision import fast_math
 
 Kind = Literal["network", "layer", "training"]
 

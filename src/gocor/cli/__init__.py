@@ -1,13 +1,13 @@
 """The `gocor` command."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._version import __version__
-from ..matching import MAX_SIZE
+from ..matching.api import MAX_SIZE
+from ..utils.files import check_folder
 from .bench import bench
 from .data import app as data_app
 from .errors import describe, fail, is_explained, say, warnings_as_lines
@@ -16,7 +16,7 @@ from .inspect import inspect
 from .train import train
 
 if TYPE_CHECKING:
-    from ..demo import Study
+    from ..demo.study import Study
 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 TABLE_ROWS = (0, 1, 2, 3, 4, -1)  # plain correlation, GOCor after 0 to 3 iterations, GOCor after the last
@@ -52,9 +52,9 @@ def demo(
 ) -> None:
     """Plain correlation and GOCor, side by side, on a rendered picture full of look-alikes."""
     check_folder(output)
-    from ..demo import SEED, study
-    from ..demo_figure import draw_study, png_bytes
-    from ..files import write_bytes_atomically
+    from ..demo.figure import draw_study, png_bytes
+    from ..demo.study import SEED, study
+    from ..utils.files import write_bytes_atomically
 
     result = study(SEED if seed is None else seed)
     files = {
@@ -110,8 +110,8 @@ def match(
     Images in folders are paired by name; a CSV file has the columns reference, query and, optionally, name, with paths
     from where it lies. Results of many pairs go to OUTPUT/name. An interrupted command goes on where it was.
     """
+    from ..matching.files import check_formats
     from ..models.weights import load_model
-    from ..viz.files import check_formats
     from .batch import Options, is_finished, match_pairs, progress_bar
     from .pairs import find_pairs
 
@@ -217,7 +217,7 @@ def print_measures(study: "Study") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..demo import CELL, HIT, PEAK
+    from ..demo.study import CELL, HIT, PEAK
 
     x, y = study.pixel
     table = Table(title=f"The window at ({x:.0f}, {y:.0f}), and all pixels that both views show", box=SIMPLE)
@@ -231,17 +231,6 @@ def print_measures(study: "Study") -> None:
     )
     typer.echo(f"right: highest score within {HIT * CELL:.0f} px of the true match.")
     typer.echo("Hand-made features; GOCor with the values that its training starts from, without the query term.")
-
-
-def check_folder(folder: Path) -> None:
-    """Fail before the work is done, not after it, where a folder cannot be made or written to."""
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise NotADirectoryError(0, "is not a folder", str(existing))
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(0, "is not writable", str(existing))
 
 
 def main() -> None:

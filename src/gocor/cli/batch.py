@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..matching import MatchResult, Picture, as_picture, match_stream
+from ..matching.api import MatchResult, Picture, as_picture, match_stream
+from ..matching.files import read_done, save_result
 from ..models.network import MatchingNetwork
 from ..models.weights import SHIPPED
-from ..viz.files import read_done, save_result
 from .errors import is_explained, is_out_of_memory
 from .pairs import Pair
 

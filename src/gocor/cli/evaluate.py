@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..matching import MAX_SIZE
+from ..matching.api import MAX_SIZE
 from .errors import say, warnings_as_lines
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def evaluate(
     from ..evaluation.reports import AREAS, write_report
     from ..evaluation.studies import draw_study, run_times
     from ..evaluation.studies import study as study_of
-    from ..files import write_bytes_atomically
-    from . import check_folder
+    from ..utils.files import check_folder, write_bytes_atomically
 
     check_folder(output)
     if study is None and not model:

@@ -24,9 +24,8 @@ def inspect(
     from rich.table import Table
 
     from ..evaluation.inspect import describe_layer, draw_layer, inspect_network
-    from ..files import write_bytes_atomically
     from ..models.weights import load_model
-    from . import check_folder
+    from ..utils.files import check_folder, write_bytes_atomically
 
     check_folder(output)
     with warnings_as_lines():

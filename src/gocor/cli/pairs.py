@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.io.images import READABLE
-from ..files import read_bytes
+from ..utils.files import read_bytes
 
 SHOWN_NAMES = 3  # in an error
 

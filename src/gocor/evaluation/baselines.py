@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..alignment import match_wide
 from ..data.datasets import homography_flow
+from ..matching.alignment import match_wide
 from ..models.glunet import GLUNet
 from ..models.network import MatchingNetwork
 from ..ops.warp import resize_flow

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from ..data.datasets import MissingDataError, PairDataset, open_dataset
 from ..data.datasets.eth3d import INTERVALS
-from ..files import PathLike
-from ..ops.checks import check_choice
+from ..utils.checks import check_choice
+from ..utils.files import PathLike
 from . import protocols as p
 
 Rules = Literal["paper", "text", "inside"]

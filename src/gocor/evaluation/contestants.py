@@ -6,11 +6,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..alignment import can_align
-from ..files import PathLike
+from ..matching.alignment import can_align
 from ..models.network import MatchingNetwork
 from ..models.registry import REGISTRY, create_model, list_models
 from ..models.weights import SHIPPED, load_model
+from ..utils.files import PathLike
 from .baselines import BASELINES, Matcher
 from .benchmarks import Benchmark
 from .runner import Evaluation, evaluate_all

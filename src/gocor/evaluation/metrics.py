@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
-from ..ops.checks import check_choice
+from ..utils.checks import check_choice
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

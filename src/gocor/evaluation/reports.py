@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, write_bytes_atomically
 from .metrics import BOUNDARIES, SPEEDS
 from .protocols import Protocol
 from .runner import Evaluation

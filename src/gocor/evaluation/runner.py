@@ -14,8 +14,8 @@ import torch
 
 from .._version import __version__
 from ..data.datasets import PairDataset
-from ..files import PathLike, write_bytes_atomically
 from ..models.network import MatchingNetwork
+from ..utils.files import PathLike, write_bytes_atomically
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
 from .metrics import THRESHOLDS

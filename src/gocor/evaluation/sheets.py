@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
-from ..files import PathLike, write_bytes_atomically
 from ..models.network import MatchingNetwork
 from ..ops.warp import inside_mask, warp
+from ..utils.files import PathLike, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from ..bench.timing import compare
 from ..models.network import MatchingNetwork
 from ..models.registry import create_model
 from ..models.weights import UntrainedWarning, choose_device, load_weights
@@ -16,6 +15,7 @@ from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
 from ..modules.initializers import INITIALIZERS, SimpleInitializer, ZeroInitializer, build_initializer
 from ..modules.objective import ReferenceObjective
+from ..utils.timing import compare
 from .baselines import network_matcher
 from .benchmarks import Benchmark
 from .contestants import Contestant, find_weights, has_global_layer, load_seeded, stamp

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.checks import check_choice
+from ..utils.checks import check_choice
 from .consensus import NeighbourhoodConsensus, mutual_matching
 
 Filtering = Literal["none", "mutual", "consensus"]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
-from ..ops.checks import check_count, check_features, check_pair
 from ..ops.warp import resize_flow, scale_flow
+from ..utils.checks import check_count, check_features, check_pair
 from .graphs import GraphCache
 
 LARGEST_SCALE = 3  # that `min_size` enlarges an image by

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ..files import write_bytes_atomically
+from ..utils.files import write_bytes_atomically
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
 from .published import load_published_state, load_vgg

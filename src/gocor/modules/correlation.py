@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from ..ops import global_correlation, local_correlation
-from ..ops.checks import Normalize, check_choice, check_count
+from ..ops.correlation import global_correlation, local_correlation
+from ..utils.checks import Normalize, check_choice, check_count
 
 
 class GlobalFeatureCorrelation(nn.Module):

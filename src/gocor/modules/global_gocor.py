@@ -6,16 +6,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..ops import global_correlation, global_correlation_adjoint_reference, transpose_global_volume
-from ..ops.checks import check_choice, exporting
+from ..ops import global_correlation_adjoint_reference, transpose_global_volume
+from ..ops.correlation import global_correlation
+from ..ops.descent.fused_global import Options, Parameters, fused_global_volume
+from ..ops.descent.gram import gram_descent, gram_is_cheaper
+from ..ops.descent.reference import Problem, scale_free_floor
+from ..ops.descent.smoothing import separate_taps
 from ..ops.kernels import can_descend_globally
+from ..utils.checks import check_choice, exporting
 from .basis import displacement_distances, spread_over_pairs
-from .descent import Problem, scale_free_floor
-from .fused_global import Options, Parameters, fused_global_volume
 from .gocor import GOCor, Objective, ParameterState, in_full_precision, recording, state_of
-from .gram import gram_descent, gram_is_cheaper
 from .objective import TargetMaps
-from .smoothing import separate_taps
 
 PUBLISHED_FLOOR = 1e-8
 

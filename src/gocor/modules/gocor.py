@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..ops.checks import check_choice, check_count, check_feature_pair
-from .descent import Problem, State, steepest_descent
+from ..ops.descent.reference import Problem, State, steepest_descent
+from ..utils.checks import check_choice, check_count, check_feature_pair
 from .initializers import build_initializer
 from .objective import QuadraticObjective, QueryRegularizer, ReferenceObjective
 

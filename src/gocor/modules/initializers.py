@@ -8,7 +8,7 @@ The paper divides the simple version by ‖f‖; published code, and the constra
 import torch
 from torch import Tensor, nn
 
-from ..ops import rounding
+from ..ops.descent import rounding
 
 INITIALIZERS = ("zero", "simple", "flexible-simple", "context", "flexible-context")
 

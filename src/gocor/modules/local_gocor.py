@@ -6,17 +6,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..ops import local_correlation, local_correlation_adjoint_reference, transpose_local_volume
-from ..ops.checks import check_choice, check_count, exporting
-from ..ops.gram_reference import Options
+from ..ops import local_correlation_adjoint_reference, transpose_local_volume
+from ..ops.correlation import local_correlation
+from ..ops.descent.fused import fused_volume
+from ..ops.descent.gram_reference import Options
+from ..ops.descent.reference import Problem, scale_free_floor
+from ..ops.descent.tiled_inference import inference_volume, spread
+from ..ops.descent.tiles import can_descend_on_tiles, volume_on_tiles
 from ..ops.kernels import can_descend, can_tile
+from ..utils.checks import check_choice, check_count, exporting
 from .basis import local_distances
-from .descent import Problem, scale_free_floor
-from .fused import fused_volume
 from .gocor import GOCor, Objective, ParameterState, in_full_precision, recording, state_of
 from .initializers import SimpleInitializer, ZeroInitializer
-from .tiled_descent import can_descend_on_tiles, volume_on_tiles
-from .tiled_inference import inference_volume, spread
 
 
 class LocalGOCor(GOCor):

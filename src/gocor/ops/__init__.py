@@ -1,12 +1,12 @@
 """Pure functions without parameters: correlations and their adjoints, warping and the algebra of flows."""
 
-from .global_correlation import (
+from .correlation.global_ import (
     global_correlation,
     global_correlation_adjoint_query,
     global_correlation_adjoint_reference,
     transpose_global_volume,
 )
-from .local_correlation import (
+from .correlation.local import (
     local_correlation,
     local_correlation_adjoint_query,
     local_correlation_adjoint_reference,

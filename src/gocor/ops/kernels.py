@@ -49,7 +49,7 @@ def can_tile(features: Tensor, radius: int) -> bool:
 @cache
 def kernels() -> ModuleType:
     """Kernels of local correlation."""
-    from . import local_triton
+    from .correlation import triton as local_triton
 
     return local_triton
 
@@ -57,7 +57,7 @@ def kernels() -> ModuleType:
 @cache
 def gram_kernels() -> ModuleType:
     """Kernels of local GOCor's iterations."""
-    from . import gram_triton
+    from .descent import local_gram_triton as gram_triton
 
     return gram_triton
 
@@ -65,7 +65,7 @@ def gram_kernels() -> ModuleType:
 @cache
 def tile_kernels() -> ModuleType:
     """Kernels of local GOCor without gradients."""
-    from . import tile_triton
+    from .descent import local_tile_triton as tile_triton
 
     return tile_triton
 
@@ -83,7 +83,7 @@ def _sizes_fit(first: Tensor, second: Tensor) -> bool:
 @cache
 def smoothing_kernels() -> ModuleType:
     """Kernels of the query term's operator."""
-    from . import smoothing_triton
+    from .descent import smoothing_triton
 
     return smoothing_triton
 
@@ -98,6 +98,6 @@ def can_descend_globally(features: Tensor, regularizer: tuple[Tensor, Tensor] | 
 @cache
 def global_kernels() -> ModuleType:
     """Kernels of global GOCor."""
-    from . import global_triton
+    from .descent import global_triton
 
     return global_triton

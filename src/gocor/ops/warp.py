@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_choice, check_count, check_features, check_pair
+from ..utils.checks import check_choice, check_count, check_features, check_pair
 
 Padding = Literal["zeros", "border"]
 WarpMode = Literal["bilinear", "nearest"]

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from .._version import __version__
-from ..files import write_bytes_atomically
 from ..models.network import MatchingNetwork
 from ..models.weights import licence_of, save_model
+from ..utils.files import write_bytes_atomically
 from .config import TrainConfig
 
 HALF_LIMIT = 65504.0  # the largest float16

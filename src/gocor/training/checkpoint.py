@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ..files import read_bytes, write_bytes_atomically
 from ..models.network import MatchingNetwork
 from ..models.weights import load_weights
+from ..utils.files import read_bytes, write_bytes_atomically
 from .step import TrainStep
 
 FILE = "last.pt"

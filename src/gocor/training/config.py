@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..files import read_bytes, write_bytes_atomically
 from ..models.registry import REGISTRY, list_models
+from ..utils.files import read_bytes, write_bytes_atomically
 
 FILE = "config.toml"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..files import write_bytes_atomically
+from ..utils.files import write_bytes_atomically
 from .events import EventWriter
 
 FILE = "log.jsonl"

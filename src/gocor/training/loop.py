@@ -12,18 +12,19 @@ import torch
 from torch import nn
 
 from ..data.synthetic.sources import SkippedFilesWarning
-from ..files import write_bytes_atomically
 from ..models.network import MatchingNetwork
 from ..models.weights import UntrainedWarning, load_model
+from ..utils.files import write_bytes_atomically
+from ..utils.precision import algorithm_search, fast_math
 from . import checkpoint
 from .card import export, make_card, write_card
 from .checkpoint import Progress, load_checkpoint, remove_leftovers, save_checkpoint, start_from
 from .config import TrainConfig
-from .context import algorithm_search, caught_signals, fast_math
 from .distributed import Group, processes
 from .graph import record
 from .logs import RunLog
 from .schedule import ema_weight, learning_rate, progress
+from .signals import caught_signals
 from .sources import Sources, batches, open_sources
 from .step import TrainStep, checkpoint_activations, uses_channels_last
 from .validation import Evaluate, Picture, dataset_scores, validate

@@ -1,8 +1,7 @@
-"""Pictures of flows and matches, and a whole result as files."""
+"""Pictures of flows, matches and confidences."""
 
 from .colors import color_legend, flow_scale, flow_to_color
 from .drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
-from .files import save_result
 
 __all__ = [
     "color_legend",
@@ -12,5 +11,4 @@ __all__ = [
     "draw_overlay",
     "flow_scale",
     "flow_to_color",
-    "save_result",
 ]

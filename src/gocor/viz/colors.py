@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..ops.checks import check_count
+from ..utils.checks import check_count
 
 Picture = NDArray[np.uint8]
 FlowLike = Tensor | NDArray[Any]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..ops.checks import check_count
+from ..utils.checks import check_count
 from .colors import FlowLike, Picture, as_flow, check_scale, color_legend, flow_scale, flow_to_color
 
 MAX_SIDE = 1600

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gocor.data.io import read_flow, read_image, write_flow
-from gocor.files import atomic_path, write_bytes_atomically
 from gocor.ops.warp import inside_mask, warp
+from gocor.utils.files import atomic_path, write_bytes_atomically
 
 SUFFIXES = [".flo", ".png", ".pfm", ".npz"]
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "eval"

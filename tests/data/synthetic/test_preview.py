@@ -4,7 +4,7 @@ import pytest
 
 from gocor.data.io import read_image, write_image
 
-from ...test_cli import runner
+from ...cli.test_cli import runner
 from .test_objects import coloured, disc, save_rgba
 from .toy import photo
 

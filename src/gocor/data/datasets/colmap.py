@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import PathLike, read_bytes
+from ...utils.files import PathLike, read_bytes
 from .pair import Cameras, Points
 
 PINHOLES = {"PINHOLE": (0, 1, 2, 3), "SIMPLE_PINHOLE": (0, 0, 1, 2)}

@@ -4,7 +4,7 @@ from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from ...files import PathLike
+from ...utils.files import PathLike
 from ..io import read_image
 from .colmap import View, correspondences, model_folder, read_intrinsics, read_views, relative
 from .layout import Layout

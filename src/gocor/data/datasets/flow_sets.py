@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from ...files import PathLike, read_bytes
-from ...ops.checks import check_choice
+from ...utils.checks import check_choice
+from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, image_in, load_flow, load_mask
 from .pair import Item, Pair, PairDataset

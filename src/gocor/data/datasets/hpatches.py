@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from ...files import PathLike, read_bytes
-from ...ops.checks import check_choice
+from ...utils.checks import check_choice
+from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, image_in
 from .pair import Item, Pair, PairDataset, Points, homography_pair

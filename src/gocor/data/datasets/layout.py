@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import PathLike
+from ...utils.files import PathLike
 from ..io import read_flow, read_image
 from ..io.images import READABLE
 from .pair import Mask

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files import PathLike, read_bytes
+from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .hpatches import check_homography, read_homography
 from .layout import load_flow, load_mask

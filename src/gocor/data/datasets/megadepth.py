@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import PathLike, read_bytes
+from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout
 from .pair import Item, Pair, PairDataset

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ...files import PathLike
+from ...utils.files import PathLike
 from .eth3d import eth3d
 from .flow_sets import flyingchairs, flyingthings3d, hd1k, kitti2012, kitti2015, middlebury, sintel, stereo
 from .hpatches import hpatches

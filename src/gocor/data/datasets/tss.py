@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from ...files import PathLike, read_bytes
+from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, load_flow, load_mask
 from .pair import Item, Pair, PairDataset

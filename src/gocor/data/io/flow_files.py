@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import PathLike, read_bytes, write_bytes_atomically
+from ...utils.files import PathLike, read_bytes, write_bytes_atomically
 from .images import MAX_DEFLATE, decode, encode
 
 Flow = NDArray[np.float32]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import PathLike, read_bytes, write_bytes_atomically
+from ...utils.files import PathLike, read_bytes, write_bytes_atomically
 
 # Of files that are taken for images in a folder; where one image is there in several, the first wins.
 READABLE = (

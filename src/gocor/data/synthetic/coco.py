@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import PathLike, read_bytes
+from ...utils.files import PathLike, read_bytes
 from .sources import ImageFile, list_images
 
 FINE = 4  # small pixels along a pixel's side, that polygons are filled with

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...files import PathLike
-from ...ops.checks import check_count
+from ...utils.checks import check_count
+from ...utils.files import PathLike
 from .coco import AnnotatedPhoto, mask_of, read_annotations
 from .sources import ImageFile, evenly_spaced, list_images, read_all, read_pixels, read_rgb
 

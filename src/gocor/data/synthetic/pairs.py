@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...ops.checks import check_count
+from ...utils.checks import check_count
 from .batch import PairBatch
 from .drawing import draw_batch
 from .motion import Frame

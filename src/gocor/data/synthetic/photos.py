@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...files import PathLike
-from ...ops.checks import check_count
+from ...utils.checks import check_count
+from ...utils.files import PathLike
 from .sources import ImageFile, evenly_spaced, list_images, read_all, read_rgb
 
 MIN_SIDE = 32  # photos with a shorter side have nothing to match

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import PathLike, read_bytes
-from ...ops.checks import check_count
+from ...utils.checks import check_count
+from ...utils.files import PathLike, read_bytes
 from ..io import to_rgb
 from ..io.images import READABLE, decode, upright
 

@@ -1,0 +1,25 @@
+"""Plain local and global correlation, and their adjoints."""
+
+from .global_ import (
+    global_correlation,
+    global_correlation_adjoint_query,
+    global_correlation_adjoint_reference,
+    transpose_global_volume,
+)
+from .local import (
+    local_correlation,
+    local_correlation_adjoint_query,
+    local_correlation_adjoint_reference,
+    transpose_local_volume,
+)
+
+__all__ = [
+    "global_correlation",
+    "global_correlation_adjoint_query",
+    "global_correlation_adjoint_reference",
+    "local_correlation",
+    "local_correlation_adjoint_query",
+    "local_correlation_adjoint_reference",
+    "transpose_global_volume",
+    "transpose_local_volume",
+]

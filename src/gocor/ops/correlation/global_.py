@@ -1,0 +1,116 @@
+"""Global correlation and its two adjoints: matrix products behind the same interface as the local ones."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...utils.checks import Normalize, check_feature_pair, check_volume, exporting, scale_of
+
+
+def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
+    """Scalar products of every reference pixel with every query pixel (paper, eq. 1).
+
+    `out[b, yq·Wq + xq, y, x] = norm · Σ_c reference[b, c, y, x] · query[b, c, yq, xq]`.
+
+    Args:
+        reference: feature map `(B, C, Hr, Wr)`.
+        query: feature map `(B, C, Hq, Wq)`; its size may differ from the reference's.
+        normalize: `"sum"` over channels (norm = 1), as in the published global layers, or `"mean"` (norm = 1/C).
+
+    Returns:
+        Correspondence volume `(B, Hq·Wq, Hr, Wr)`: channels run over query positions, row by row.
+    """
+    reference, query = check_feature_pair(reference, query, same_size=False)
+    scale = scale_of(normalize, reference.shape[1])
+    if exporting():
+        return _product(reference, query, scale)
+    with torch.autocast(reference.device.type, enabled=False):
+        return _correlate(reference, query, scale)
+
+
+def global_correlation_adjoint_reference(volume: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
+    """Adjoint of `global_correlation` with respect to its reference: `norm · Σ_q volume[q, p] · query[:, q]`.
+
+    Args:
+        volume: `(B, Hq·Wq, Hr, Wr)`.
+        query: feature map `(B, C, Hq, Wq)`.
+        normalize: as in `global_correlation`.
+
+    Returns:
+        Map `(B, C, Hr, Wr)`.
+    """
+    batch, _, height, width = query.shape
+    check_volume("volume", volume, "query", query, (batch, height * width, *volume.shape[2:]))
+    return _adjoint_reference(volume, query, scale_of(normalize, query.shape[1]))
+
+
+def global_correlation_adjoint_query(
+    volume: Tensor, reference: Tensor, size: tuple[int, int], *, normalize: Normalize = "sum"
+) -> Tensor:
+    """Adjoint of `global_correlation` with respect to its query: `norm · Σ_p volume[q, p] · reference[:, p]`.
+
+    Args:
+        volume: `(B, Hq·Wq, Hr, Wr)`.
+        reference: feature map `(B, C, Hr, Wr)`.
+        size: `(Hq, Wq)`.
+        normalize: as in `global_correlation`.
+
+    Returns:
+        Map `(B, C, Hq, Wq)`.
+    """
+    shape = tuple(reference.shape)
+    check_volume("volume", volume, "reference", reference, (shape[0], size[0] * size[1], *shape[2:]))
+    return _adjoint_query(volume, reference, scale_of(normalize, reference.shape[1])).unflatten(2, size)
+
+
+def transpose_global_volume(volume: Tensor, size: tuple[int, int]) -> Tensor:
+    """A global volume `(B, Hq·Wq, Hr, Wr)` seen from the query of size `(Hq, Wq)`: `(B, Hr·Wr, Hq, Wq)`."""
+    return volume.flatten(2).mT.unflatten(2, size)
+
+
+def _product(reference: Tensor, query: Tensor, scale: float) -> Tensor:
+    volume = _scaled_bmm(query.flatten(2).mT, reference.flatten(2), scale)
+    return volume.unflatten(2, reference.shape[2:])
+
+
+def _adjoint_reference(volume: Tensor, query: Tensor, scale: float) -> Tensor:
+    return _scaled_bmm(query.flatten(2), volume.flatten(2), scale).unflatten(2, volume.shape[2:])
+
+
+def _adjoint_query(volume: Tensor, reference: Tensor, scale: float) -> Tensor:
+    return _scaled_bmm(reference.flatten(2), volume.flatten(2).mT, scale)
+
+
+def _scaled_bmm(a: Tensor, b: Tensor, scale: float) -> Tensor:
+    # The factor goes to one operand before the product: a mean in float16 must not overflow as a sum first.
+    return torch.bmm(a * scale if scale != 1.0 else a, b)
+
+
+@torch.library.custom_op("gocor::global_correlation", mutates_args=())
+def _correlate(reference: Tensor, query: Tensor, scale: float) -> Tensor:
+    return _product(reference, query, scale)
+
+
+@_correlate.register_fake
+def _(reference: Tensor, query: Tensor, scale: float) -> Tensor:
+    batch, _, height, width = reference.shape
+    return reference.new_empty(batch, query.shape[2] * query.shape[3], height, width)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+    reference, query, ctx.scale = inputs
+    ctx.save_for_backward(reference, query)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    reference, query = ctx.saved_tensors
+    need_reference, need_query = ctx.needs_input_grad[:2]
+    return (
+        _adjoint_reference(grad, query, ctx.scale) if need_reference else None,
+        _adjoint_query(grad, reference, ctx.scale).view_as(query) if need_query else None,
+        None,
+    )
+
+
+_correlate.register_autograd(_backward, setup_context=_save)

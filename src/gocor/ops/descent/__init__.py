@@ -1,0 +1,1 @@
+"""GOCor's iterations: the specification, its faster forms, and the choice between them."""

@@ -1,0 +1,1 @@
+"""Helpers that know nothing about matching: argument checks, files, timing, numerical precision."""

@@ -1,0 +1,276 @@
+"""`gocor match`: what it writes and prints, how it goes on after an interruption, and how it fails."""
+
+import csv
+import errno
+import json
+import os
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from gocor.cli import batch
+from gocor.cli.errors import is_explained
+from gocor.data.io import read_flow, read_image, write_image
+from gocor.matching.files import check_formats
+from gocor.models import load_model, save_model
+from gocor.models.weights import UntrainedWarning
+
+from .test_cli import runner
+
+MODEL = "pwcnet-gocor-tiny"
+FILES = {
+    "flow.flo",
+    "flow.png",
+    "warped.png",
+    "overlay.png",
+    "matches.png",
+    "confidence.png",
+    "matches.csv",
+    "done.json",
+}
+WARNING = f"gocor: warning: {MODEL} is untrained (start values were asked for): its output means nothing\n"
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return runner(monkeypatch, capfd)
+
+
+@pytest.fixture
+def match(run, tmp_path):
+    """`gocor match` with a small untrained network, into the folder `out`."""
+
+    def call(*arguments):
+        return run("match", *arguments, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+
+    return call
+
+
+def picture(height=48, width=64, seed=0):
+    noise = np.random.default_rng(seed).uniform(0, 255, (height, width, 3)).astype(np.float32)
+    return cv2.GaussianBlur(noise, (0, 0), 2).clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two folders of three pairs, one of them of another size, and something that is not an image."""
+    sizes = {"a": (48, 64), "b": (40, 56), "c": (48, 64)}
+    for seed, folder in enumerate(("first", "second")):
+        (tmp_path / folder).mkdir()
+        for name, size in sizes.items():
+            write_image(tmp_path / folder / f"{name}.{'png' if seed else 'jpg'}", picture(*size, seed))
+    (tmp_path / "first" / "notes.txt").write_text("not an image")
+    (tmp_path / "first" / ".a.png").write_text("nor this")
+    return tmp_path / "first", tmp_path / "second"
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_two_images_of_other_sizes(match, tmp_path):
+    write_image(tmp_path / "a.png", picture(48, 64))
+    write_image(tmp_path / "b.jpg", picture(40, 90))
+    code, out, err = match(tmp_path / "a.png", tmp_path / "b.jpg", "--formats", "flo, kitti", "--max-points", 7)
+    folder = tmp_path / "out"
+    assert (code, err) == (0, WARNING)
+    assert out.startswith(f"{folder}: mean confidence 0.")
+    for name in FILES | {"flow_kitti.png"}:
+        assert f"wrote {folder / name}\n" in out
+    assert names(folder) == FILES | {"flow_kitti.png"}
+    assert read_flow(folder / "flow.flo")[0].shape == (2, 48, 64)
+    assert read_image(folder / "warped.png").shape == (48, 64, 3)
+    done = json.loads((folder / "done.json").read_text())
+    assert done["model"] == MODEL
+    assert done["weights"] is None
+    assert done["max_points"] == 7
+    assert done["query_size"] == [40, 90]
+
+
+def test_same_result_as_from_python(run, tmp_path):
+    for name, size in (("a", (48, 64)), ("b", (40, 56))):
+        write_image(tmp_path / f"{name}.png", picture(*size))
+    with pytest.warns(UntrainedWarning):
+        network = load_model(MODEL, None, device="cpu")
+    save_model(network, tmp_path / "weights.safetensors")
+    arguments = ["--model", MODEL, "--weights", tmp_path / "weights.safetensors", "--iters-local", 2, "--max-size", 0]
+    assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
+    pair = [(tmp_path / "a.png", tmp_path / "b.png")]
+    result = next(batch.match_stream(pair, network, iters_local=2, max_size=None))
+    np.testing.assert_array_equal(read_flow(tmp_path / "out" / "flow.flo")[0], result.flow)
+
+
+def test_kinds_of_images(match, tmp_path):
+    pixels = picture()
+    variants = {
+        "grey": pixels[..., 0],
+        "rgba": np.concatenate([pixels, pixels[..., :1]], -1),
+        "deep": pixels.astype(np.uint16) * 257,
+    }
+    rows = [("reference", "query")]
+    for name, variant in variants.items():
+        cv2.imwrite(str(tmp_path / f"{name}.png"), variant)
+        rows.append((f"{name}.png", str(tmp_path / "deep.png")))
+    with open(tmp_path / "pairs.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    assert match(tmp_path / "pairs.csv")[::2] == (0, WARNING)
+    assert names(tmp_path / "out") == {"grey-deep", "rgba-deep", "deep-deep"}
+
+
+def test_folders_and_going_on(match, tmp_path, folders):
+    code, out, err = match(*folders)
+    assert (code, err) == (0, WARNING)
+    assert names(tmp_path / "out") == {"a", "b", "c"}
+    for name in "abc":
+        assert names(tmp_path / "out" / name) == FILES
+        assert f"{tmp_path / 'out' / name}: mean confidence" in out
+    assert read_flow(tmp_path / "out" / "b" / "flow.flo")[0].shape == (2, 40, 56)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
+
+    def changed():
+        return {path.parent.name for path, time in times.items() if path.stat().st_mtime_ns != time}
+
+    finished = "3 of 3 pairs are finished already; --overwrite matches again\n"
+    assert match(*folders) == (0, finished, "")  # the network is not even loaded
+    assert not changed()
+    write_image(folders[1] / "b.png", picture(40, 56, 9))  # another image
+    (tmp_path / "out" / "c" / "done.json").write_text("cut sho")
+    assert match(*folders)[1].startswith("1 of 3 pairs are finished")
+    assert changed() == {"b", "c"}
+    assert match(*folders, "--iters-local", 1)[0] == 0  # other options
+    assert changed() == {"a", "b", "c"}
+
+
+def test_overwrite(match, tmp_path, folders):
+    single = folders[0] / "a.jpg", folders[1] / "a.png"
+    assert match(*single)[0] == 0
+    assert match(*single)[1] == f"{tmp_path / 'out'} is finished already; --overwrite matches again\n"
+    assert "wrote" in match(*single, "--overwrite")[1]
+
+
+def test_bad_pairs_among_good_ones(match, tmp_path, folders):
+    (folders[1] / "a.png").write_text("not a picture")
+    code, out, err = match(*folders)
+    lines = err.splitlines()
+    assert code == 1
+    assert lines[0] + "\n" == WARNING
+    assert lines[1].startswith(f"gocor: a: cannot read {folders[1] / 'a.png'}: ")
+    assert lines[2:] == ["gocor: 1 of 3 pairs failed"]
+    assert names(tmp_path / "out") == {"b", "c"}
+    assert out.count("mean confidence") == 2
+
+
+def test_list_of_pairs(match, tmp_path, folders):
+    rows = "\ufeffname, Reference, query\none, first/a.jpg, second/b.png\n\n,first/a.jpg,second/gone.png\n"
+    (tmp_path / "pairs.csv").write_text(rows, encoding="utf-8")
+    code, _, err = match(tmp_path / "pairs.csv")
+    assert code == 1
+    gone = tmp_path / "second" / "gone.png"
+    assert err == f"{WARNING}gocor: a-gone: {gone} does not exist: check the path\ngocor: 1 of 2 pairs failed\n"
+    assert names(tmp_path / "out") == {"one"}
+
+
+def test_folders_that_do_not_correspond(match, tmp_path, folders):
+    os.rename(folders[1] / "b.png", folders[1] / "d.png")
+    code, _, err = match(*folders)
+    assert code == 1
+    assert f"1 of {folders[0]} has no partner (b) and 1 of {folders[1]} has no partner (d)" in err
+    write_image(folders[0] / "a.png", picture())
+    assert f"{folders[0] / 'a.jpg'} and a.png have one name" in match(*folders)[2]
+    (tmp_path / "empty").mkdir()
+    assert match(tmp_path / "empty", folders[1]) == (1, "", f"gocor: {tmp_path / 'empty'} holds no images\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["first/a.jpg", "second/gone.png"], "second/gone.png does not exist: check the path"),
+        (["first/a.jpg"], "first/a.jpg needs a QUERY"),
+        (["first", "second/a.png"], "two images or two folders"),
+        (["pairs.csv", "second/a.png"], "takes no QUERY"),
+        (["first/notes.txt", "second/a.png"], "cannot read first/notes.txt"),
+        (["first", "second", "--model", "unknown"], "no model is named 'unknown'; there are"),
+        (["first", "second", "--formats", "flo,gif"], "no flow format is named 'gif'"),
+        (["first", "second", "--weights", "gone.pth"], "no such checkpoint: gone.pth"),
+        (["first", "second", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["first/a.jpg", "second/a.png", "--max-size", 5], "max_size must be at least 16, got 5"),
+        (["first/a.jpg", "second/a.png", "-o", "first/a.jpg"], "first/a.jpg: is not a folder"),
+    ],
+)
+def test_errors_are_one_line(run, tmp_path, folders, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = run("match", "-o", "out", "--model", MODEL, *arguments)
+    assert (code, out) == (1, "")
+    lines = [line for line in err.splitlines() if "warning" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("gocor: ")
+    assert message in lines[0]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["a.png", "b.png"], ["a.png", "-o", "x", "--batch", "0"]])
+def test_wrong_command_line(run, arguments):
+    code, out, err = run("match", *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_interrupted(match, tmp_path, folders, monkeypatch):
+    saved = batch.save_result
+
+    def save_one(result, folder, **options):
+        if folder.name == "b":
+            raise KeyboardInterrupt
+        return saved(result, folder, **options)
+
+    monkeypatch.setattr(batch, "save_result", save_one)
+    assert match(*folders)[::2] == (130, WARNING)
+    assert names(tmp_path / "out") == {"a"}
+    monkeypatch.setattr(batch, "save_result", saved)
+    assert match(*folders)[1].startswith("1 of 3 pairs are finished")
+
+
+def test_full_disk_ends_the_command(match, tmp_path, folders, monkeypatch):
+    def replace(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device", source, None, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    code, out, err = match(*folders)
+    first = tmp_path / "out" / "a"
+    assert (code, out) == (1, "")
+    assert err == f"{WARNING}gocor: {first / 'flow.flo'}: No space left on device\n"
+    assert not names(first)
+
+
+def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders, monkeypatch):
+    stream, sizes = batch.match_stream, []
+
+    def with_little_memory(pairs, *arguments, **options):
+        sizes.append(len(pairs))
+        if len(pairs) > 1 or len(pairs[0][0]) == 40:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return stream(pairs, *arguments, **options)
+
+    monkeypatch.setattr(batch, "match_stream", with_little_memory)
+    code, _, err = match(*folders)
+    assert code == 1
+    assert sizes == [3, 1, 1, 1]
+    assert "gocor: b: not enough memory: try a smaller --max-size or --batch\n" in err
+    assert names(tmp_path / "out") == {"a", "c"}
+
+
+@pytest.mark.parametrize("mistake", [lambda: int("x"), lambda: len(1), lambda: {}["x"]])
+def test_programming_errors_keep_their_traceback(match, folders, monkeypatch, mistake):
+    monkeypatch.setattr(batch, "as_picture", lambda path: mistake())
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        match(*folders)
+
+
+@pytest.mark.parametrize(("formats", "explained"), [(["gif"], True), (None, False)])
+def test_errors_that_python_raises_in_our_code_are_programming_errors(formats, explained):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        check_formats(formats)
+    assert is_explained(caught.value) == explained

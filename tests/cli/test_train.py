@@ -1,0 +1,146 @@
+"""`gocor train` from a folder of photos to weights that `gocor match` takes."""
+
+import errno
+import json
+import signal
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from gocor.data.io import write_image
+from gocor.training import Outcome
+from gocor.training.checkpoint import read_checkpoint
+
+from ..training.test_events import written
+from ..training.test_flow_data import smooth
+from .test_cli import runner
+
+SMALL = ("--model", "pwcnet-gocor-tiny", "--size", "64", "--batch", "2", "--device", "cpu", "--set", "log_every=1")
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return runner(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(6):
+        write_image(folder / f"{number}.png", smooth(96, 128, number))
+    (folder / "notes.txt").write_text("no photo")
+    return folder
+
+
+def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("train", "--data", photos, *SMALL, "--steps", "2", "--set", "validation_pairs=2")
+    assert (code, err) == (0, "")
+    folder = tmp_path / "runs" / "pwcnet-gocor-tiny"
+    lines = out.splitlines()
+    assert lines[0].startswith("pwcnet-gocor-tiny, from the beginning, on cpu: static pairs of 6 photos")
+    assert [line.split()[:2] for line in lines if line.startswith("step")] == [
+        ["step", "1/2"],
+        ["step", "2/2"],
+        ["step", "2:"],
+    ]
+    assert " left" in lines[1]
+    assert lines[-1] == (
+        "wrote runs/pwcnet-gocor-tiny/best.safetensors, its runs/pwcnet-gocor-tiny/card.md, "
+        "and runs/pwcnet-gocor-tiny/final.safetensors"
+    )
+    names = {path.name for path in folder.iterdir() if "tfevents" not in path.name}
+    assert names == {
+        "best.safetensors",
+        "final.safetensors",
+        "card.md",
+        "config.toml",
+        "last.pt",
+        "log.jsonl",
+        "pictures",
+    }
+
+    with safe_open(folder / "best.safetensors", "pt") as file:
+        metadata = file.metadata()
+        assert file.get_tensor("context.predict.weight").dtype.itemsize == 2
+    assert metadata["model"] == "pwcnet-gocor-tiny"
+    assert metadata["command"].startswith("gocor train --data")
+    assert json.loads(metadata["recipe"])["batch"] == 2
+    assert json.loads(metadata["metrics"])["epe"] > 0
+    card = (folder / "card.md").read_text()
+    for text in ("static pairs of 6 photos", "Steps: 2", "Seed: 0", "gocor train --data", "| epe |", "Apache-2.0"):
+        assert text in card
+    assert "VGG" not in card  # PWC-Net has features of its own
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [(r["step"], r["kind"]) for r in records] == [(1, "train"), (2, "train"), (2, "validation")]
+    assert len(written(folder)) == 2 + 3 + 1  # header, session, a record each, a picture
+    assert (folder / "pictures" / "step_0000002.png").read_bytes().startswith(b"\x89PNG")
+
+    code, out, _ = run("train", "--model", "pwcnet-gocor-tiny", "--resume", "--steps", "3")
+    assert code == 0
+    assert "from step 2" in out
+    assert read_checkpoint(folder / "last.pt")["progress"]["step"] == 3
+    weights = folder / "best.safetensors"
+    pair = photos / "0.png", photos / "1.png"
+    assert run("match", *pair, "--model", "pwcnet-gocor-tiny", "--weights", weights, "-o", tmp_path / "m")[0] == 0
+
+
+def test_moving_objects(run, photos, tmp_path):
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    alpha = np.zeros((64, 64, 1), np.uint8)
+    alpha[8:56, 8:56] = 255
+    import cv2
+
+    cv2.imwrite(str(objects / "square.png"), np.concatenate([smooth(64, 64, 9), alpha], 2))
+    command = ("train", "--data", photos, "--objects", objects, *SMALL, "--steps", "1", "-o", tmp_path / "run")
+    code, out, err = run(*command, "--set", "validation_pairs=2")
+    assert (code, err) == (0, "")
+    assert "dynamic pairs of 6 photos and 1 objects" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--data", "gone"), "gone does not exist"),
+        ((), "pairs come from photos (data) or from data sets with flow (flow), got neither"),
+        (("--data", "."), "has no image files"),
+        (("--data", ".", "--set", "epochs=3"), "there is no option 'epochs'"),
+        (("--data", ".", "--init", "gone.safetensors"), "no such checkpoint: gone.safetensors"),
+        (("--data", ".", "--config", "gone.toml"), "gone.toml does not exist"),
+        (("--data", ".", "--device", "abacus"), "device 'abacus' cannot be used here"),
+    ],
+)
+def test_errors_are_one_line(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("train", *SMALL, *arguments)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.startswith("gocor: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_full_disk_is_one_line(run, photos, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "last.pt"))
+
+    monkeypatch.setattr("gocor.training.loop.save_checkpoint", full)
+    code, _, err = run("train", "--data", photos, *SMALL, "--steps", "1", "--set", "validation_pairs=2", "-o", tmp_path)
+    assert (code, err) == (1, f"gocor: {tmp_path / 'last.pt'}: No space left on device\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_exit_code_tells_of_a_signal(run, tmp_path, monkeypatch, number):
+    stopped = Outcome(step=3, best=1.0, finished=False, signal=number)
+    monkeypatch.setattr("gocor.training.loop.train", lambda *_, **__: stopped)
+    assert run("train", "--data", tmp_path, *SMALL) == (128 + number, "", "")
+
+
+def test_stop_after_leaves_something_to_resume(run, photos, tmp_path):
+    code, out, _ = run("train", "--data", photos, *SMALL, "--steps", "9999", "--stop-after", "0.01", "-o", tmp_path)
+    assert code == 0
+    assert out.splitlines()[-1].endswith(f"--resume continues from {tmp_path}/last.pt")
+    assert not (tmp_path / "best.safetensors").exists()
+    assert read_checkpoint(tmp_path / "last.pt")["progress"]["step"] >= 1

@@ -1,0 +1,159 @@
+"""Alignment: homographies in both directions, what they are fitted to, and what they do for images far apart."""
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+import gocor
+from gocor.matching.alignment import Aligner, View, fit, match_aligned, match_wide, see_through
+from gocor.models import create_model, load_model
+from gocor.ops.homography import project, project_map
+from gocor.ops.warp import pixel_grid
+from tests.test_assets import ASSETS
+
+MATRIX = np.array([[0.9, -0.3, 20.0], [0.25, 1.1, -8.0], [4e-4, -2e-4, 1.0]])
+
+
+def test_maps_and_points_go_through_a_homography_alike():
+    points = np.array([[0.0, 0], [30, 10], [59, 39]])
+    mapped = project_map(MATRIX, pixel_grid(40, 60))[0].permute(1, 2, 0).numpy()
+    expected = cv2.perspectiveTransform(points[None], MATRIX)[0]
+    np.testing.assert_allclose(project(MATRIX, points), expected)
+    np.testing.assert_allclose(mapped[[0, 10, 39], [0, 30, 59]], expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(project(np.linalg.inv(MATRIX), expected), points, atol=1e-9)
+
+
+def test_an_image_seen_through_a_shift(device):
+    image = torch.rand(1, 3, 20, 30, device=device) * 255
+    torch.testing.assert_close(see_through(image, np.eye(3), (20, 30)), image, rtol=0, atol=1e-3)
+    shifted = see_through(image, np.array([[1.0, 0, 4], [0, 1, -3], [0, 0, 1]]), (20, 30))
+    torch.testing.assert_close(shifted[..., 3:, :-4], image[..., :-3, 4:], rtol=0, atol=1e-3)
+    assert (shifted[..., :3, :] == 127.5).all()
+    assert (shifted[..., -4:] == 127.5).all()
+
+
+def test_a_smaller_image_has_no_aliases():
+    board = ((torch.arange(64)[:, None] + torch.arange(64)) % 2 * 255.0).expand(1, 3, 64, 64)
+    small = see_through(board, np.diag([4.0, 4.0, 1.0]), (16, 16))
+    torch.testing.assert_close(small, torch.full_like(small, 127.5), rtol=0, atol=1.0)
+
+
+@pytest.mark.parametrize("before", [np.eye(3), np.array([[0.0, -1, 255], [1, 0, 0], [0, 0, 1]])])
+def test_a_homography_is_fitted_to_the_consistent_points(before):
+    """On top of the one that the query is seen through already."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0, 255, (400, 2))
+    targets, error = project(MATRIX, points), np.zeros(400)
+    targets[100:] = rng.uniform(0, 255, (300, 2))
+    error[100:] = np.where(rng.random(300) < 0.3, 1.0, 50.0)  # some of the wrong ones are consistent
+    matrix = fit(View(before, points, targets, error, 0.0))
+    expected = before @ MATRIX
+    np.testing.assert_allclose(matrix, expected / expected[2, 2], rtol=1e-3, atol=1e-3)
+    assert fit(View(before, points, targets, error + 20, 0.0)) is None
+
+
+def test_mirrored_and_extreme_homographies_are_refused():
+    points = np.random.default_rng(0).uniform(0, 255, (100, 2))
+    for matrix in (np.diag([-1.0, 1, 1]), np.diag([8.0, 8, 1]), np.diag([1.0, 0.1, 1])):
+        assert fit(View(np.eye(3), points, project(matrix, points), np.zeros(100), 0.0)) is None
+
+
+def test_of_answers_that_are_far_apart_the_most_exact_counts(monkeypatch):
+    def view(shift, support):
+        matrix = np.array([[1.0, 0, shift], [0, 1, 0], [0, 0, 1]])
+        return View(matrix, np.full((4, 2), 128.0), np.full((4, 2), 128.0), np.zeros(4), support)
+
+    asked = []
+    monkeypatch.setattr(Aligner, "exactness", lambda self, view: asked.append(view) or view.matrix[0, 2])
+    aligner = object.__new__(Aligner)
+    near, other, weak = view(3, 0.9), view(100, 0.4), view(200, 0.2)
+    assert aligner.choose([view(0, 1.0), near, weak]).support == 1  # one answer, twice, and one without support
+    assert not asked
+    assert aligner.choose([other, weak, near, view(0, 1.0)]) is other
+    assert len(asked) == 2
+
+
+class Still(torch.nn.Module):
+    """Sees no motion between images of the same shape."""
+
+    def forward(self, reference, query, max_size=None):
+        grid = pixel_grid(*reference.shape[2:])
+        assert max_size is None or min(max(reference.shape[2:]), max(query.shape[2:])) <= max_size
+        scale = query.shape[3] / reference.shape[3]
+        return (grid + 0.5) * scale - 0.5 - grid
+
+
+@pytest.mark.parametrize(("zoom", "options"), [(1.0, {}), (2.5, {}), (2.5, {"max_size": 30})])
+def test_without_further_motion_the_flow_is_the_homography(zoom, options):
+    matrix = np.diag([zoom, zoom, 1]) @ MATRIX
+    reference, query = torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 50, 70)
+    forward, backward = match_aligned(Still(), reference, query, matrix, **options)
+    points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
+    x, y = points.astype(int).T
+    there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query
+    np.testing.assert_allclose(forward[0, :, y, x].T.double().numpy() + points, there, rtol=1e-4, atol=1e-2)
+    x, y = (points * 0.8).astype(int).T
+    there = np.stack([x, y], 1).astype(float)
+    known = ((project(np.linalg.inv(matrix), there) >= 0) & (project(np.linalg.inv(matrix), there) < [60, 40])).all(1)
+    assert known.any()
+    back = backward[0, :, y, x].T.double().numpy() + there
+    np.testing.assert_allclose(back[known], project(np.linalg.inv(matrix), there)[known], rtol=1e-3, atol=2e-2)
+
+
+def test_pixels_beyond_the_horizon_lead_nowhere():
+    matrix = np.linalg.inv(np.array([[1.0, 0, 0], [0, 1, 0], [-1 / 30, 0, 1]]))
+    _, backward = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix)
+    assert backward[..., 31:].isinf().all()
+    assert backward[..., :29].isfinite().all()
+
+
+@pytest.fixture(scope="module")
+def photo():
+    image = cv2.cvtColor(cv2.imread(str(ASSETS / "reference.jpg")), cv2.COLOR_BGR2RGB)
+    return cv2.resize(image, (320, 320 * image.shape[0] // image.shape[1]), interpolation=cv2.INTER_AREA)
+
+
+def test_a_turned_photo(photo, device):
+    turned = np.rot90(photo).copy()  # a column x of the photo is the row width − 1 − x of this
+    height, width = photo.shape[:2]
+    network = load_model("glunet-gocor", device=device)
+    x, y = np.meshgrid(np.arange(width), np.arange(height))
+    true = np.stack([y - x, width - 1 - x - y])
+    errors = []
+    for align in (True, False):
+        result = gocor.match(photo, turned, network, min_size=0, align=align)
+        errors.append(np.linalg.norm(result.flow.numpy() - true, axis=0))
+        if align:
+            assert (result.confidence > 0.3).float().mean() > 0.8
+    assert np.median(errors[0]) < 1
+    assert np.median(errors[1]) > 20
+
+
+@torch.inference_mode()
+def test_exactness_tells_the_right_place_from_others(photo):
+    image = torch.from_numpy(photo).permute(2, 0, 1)[None].float()
+    aligner = Aligner(load_model("glunet-gocor", device="cpu"), image, image)
+    upside_down = np.array([[-1.0, 0, 255], [0, -1, 255], [0, 0, 1]])
+    assert aligner.exactness(aligner.look(np.eye(3))) > 0.3
+    assert aligner.exactness(aligner.look(upside_down)) < 0.03
+
+
+def test_close_images_are_matched_as_they_are(photo, monkeypatch):
+    monkeypatch.setattr("gocor.matching.alignment.prefer_homography", lambda reference, query, flow: flow)
+    network = load_model("glunet-gocor", device="cpu")
+    moved = np.roll(photo, 4, 1)
+    results = [gocor.match(photo, moved, network, min_size=0, align=align).flow for align in (None, False)]
+    assert torch.equal(*results)
+
+
+def test_batches_and_networks_that_cannot(device):
+    network = create_model("glunet-gocor-tiny").eval().to(device)
+    reference, query = torch.rand(2, 3, 64, 80, device=device) * 255, torch.rand(2, 3, 70, 60, device=device) * 255
+    both = match_wide(network, reference, query)
+    assert both[0].shape == (2, 2, 64, 80)
+    assert both[1].shape == (2, 2, 70, 60)
+    single = match_wide(network, reference[1:], query[1:])
+    torch.testing.assert_close(both[0][1:], single[0], rtol=1e-3, atol=1e-2)
+    with pytest.raises(ValueError, match="only a GLU-Net can align images, got pwcnet-gocor-tiny"):
+        match_wide(create_model("pwcnet-gocor-tiny"), reference, query)
