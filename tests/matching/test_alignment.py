@@ -155,5 +155,5 @@ def test_batches_and_networks_that_cannot(device):
     assert both[1].shape == (2, 2, 70, 60)
     single = match_wide(network, reference[1:], query[1:])
     torch.testing.assert_close(both[0][1:], single[0], rtol=1e-3, atol=1e-2)
-    with pytest.raises(ValueError, match="only a GLU-Net can align images, got pwcnet-gocor-tiny"):
+    with pytest.raises(ValueError, match="pwcnet-gocor-tiny gives no coarse matches"):
         match_wide(create_model("pwcnet-gocor-tiny"), reference, query)

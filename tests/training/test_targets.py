@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gocor.models import create_model
-from gocor.training.targets import level_target, level_units
+from gocor.training.targets import level_target
 
 
 def everywhere(flow):
@@ -22,7 +22,7 @@ def everywhere(flow):
 def test_units_are_those_that_the_levels_say(name, expected):
     """There are as many as levels; the last are those that `forward` makes full-resolution flow from."""
     network = create_model(name)
-    assert level_units(network, (320, 384)) == expected
+    assert network.level_units(320, 384) == expected
     assert expected[-1] == network.working_size(320, 384)
     images = [torch.rand(1, 3, 320, 384) for _ in range(2)]
     with torch.no_grad():

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..data.datasets import homography_flow
 from ..matching.alignment import match_wide
-from ..models.glunet import GLUNet
 from ..models.network import MatchingNetwork
 from ..ops.warp import resize_flow
 
@@ -119,7 +118,7 @@ def network_matcher(
             with torch.inference_mode():
                 if align:
                     flow, _ = match_wide(network, *images, back=False, **options)
-                elif flips and isinstance(network, GLUNet):
+                elif flips and network.can_flip:
                     flow, _ = network.forward_with_flips(*images, **options)
                 else:
                     flow = network(*images, **options)

@@ -6,9 +6,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..matching.alignment import can_align
 from ..models.network import MatchingNetwork
-from ..models.registry import REGISTRY, create_model, list_models
+from ..models.registry import REGISTRY, list_models, sketch
 from ..models.weights import SHIPPED, load_model
 from ..utils.files import PathLike
 from .baselines import BASELINES, Matcher
@@ -79,7 +78,7 @@ def contestants(
             options: dict[str, Any] = {"iters_local": iters_local, "min_size": min_size, "max_size": max_size}
             if iters_global is not None and has_global_layer(name):
                 options["iters_global"] = iters_global
-            if align and can_align(_sketch(name)):
+            if align and sketch(name).can_align:
                 options["align"], label = True, f"{label}, aligned"
             path = find_weights(name, checkpoint or weights)
             note = {"weights": stamp(name, path), "device": device}
@@ -116,15 +115,7 @@ def find_weights(name: str, weights: PathLike) -> str | None:
 
 def has_global_layer(name: str) -> bool:
     """Whether a network has a global correlation layer."""
-    return _sketch(name).has_global_layer
-
-
-def _sketch(name: str) -> MatchingNetwork:
-    """A network without the numbers."""
-    import torch
-
-    with torch.device("meta"):
-        return create_model(name)
+    return sketch(name).has_global_layer
 
 
 def stamp(name: str, weights: str | None) -> Any:

@@ -17,14 +17,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models.backbones import normalize_for_vgg
-from ..models.glunet import SIDE, GLUNet
 from ..models.network import MatchingNetwork, resize_image
 from ..ops.homography import NEAREST, Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, patch_correlation
 from ..ops.warp import forward_backward_error, pixel_grid, warp
 from .planar import prefer_homography
 
+SIDE = 256  # of the images that coarse matches are made on
 ROUNDS = 4  # of looking and fitting from one start
 TURNS = (45, -45, 90, -90, 135, -135, 180)  # degrees to try where the images as they are have little in common
 SHIFTS = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # sides of the image to try, as in a panorama
@@ -65,11 +64,6 @@ class View(NamedTuple):
     support: float
 
 
-def can_align(network: MatchingNetwork) -> bool:
-    """Whether a network has coarse levels that alignment can use."""
-    return isinstance(network, GLUNet)
-
-
 @torch.inference_mode()
 def match_wide(
     network: MatchingNetwork, reference: Tensor, query: Tensor, *, back: bool = True, **options: Any
@@ -87,8 +81,8 @@ def match_wide(
         Flow `(B, 2, H, W)`, and from the query to the reference, `(B, 2, Hq, Wq)`, infinite where a pixel of the query
         is beyond the horizon of the homography.
     """
-    if not isinstance(network, GLUNet):
-        raise ValueError(f"only a GLU-Net can align images, got {network.name or type(network).__name__}")
+    if not network.can_align:
+        raise ValueError(f"{network.name or type(network).__name__} gives no coarse matches, so it cannot align images")
     pairs = list(zip(reference[:, None], query[:, None], strict=True))
     aligners = [Aligner(network, *pair) for pair in pairs]
     matrices = [aligner.matrix() for aligner in aligners]
@@ -233,7 +227,7 @@ class Aligner:
         best: the view with most support so far.
     """
 
-    def __init__(self, network: GLUNet, reference: Tensor, query: Tensor) -> None:
+    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor) -> None:
         self.network, self.image, self.query = network, reference, query
         self.to_side, self.from_side = _to_side(reference), np.linalg.inv(_to_side(query))
         self.turns = [_turn(angle, reference, query) for angle in TURNS]
@@ -305,7 +299,7 @@ class Aligner:
         """Match the reference with the query as seen through a matrix."""
         seen = self._features(see_through(self.query, self.from_side @ matrix, (SIDE, SIDE)))
         fine, coarse = (torch.cat(both) for both in zip(self.reference, seen, strict=True))
-        _, flows = self.network.coarse_flows((fine, coarse), (fine.flip(0), coarse.flip(0)))  # there and back
+        flows = self.network.coarse_flow((fine, coarse), (fine.flip(0), coarse.flip(0)))  # there and back
         forward, backward = flows.float().split(1)  # (1, 2, 32, 32)
         cell = SIDE / forward.shape[3]
         points = (_grid(forward) + 0.5) * cell - 0.5
@@ -342,8 +336,8 @@ class Aligner:
             view = other
         return view
 
-    def _features(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        return self.network.coarse_features(normalize_for_vgg(image))
+    def _features(self, image: Tensor) -> tuple[Tensor, ...]:
+        return self.network.coarse_features(image)
 
     @staticmethod
     def _normal(features: Tensor) -> Tensor:

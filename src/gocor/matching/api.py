@@ -15,7 +15,7 @@ from ..models.network import MatchingNetwork
 from ..models.weights import choose_device, load_model
 from ..ops.warp import forward_backward_error, inside_mask, occlusion_mask, warp
 from ..utils.checks import check_count
-from .alignment import can_align, match_wide
+from .alignment import match_wide
 
 Picture = NDArray[np.uint8]
 MAX_SIZE = 1664  # of the longer side that a network works at, unless told otherwise
@@ -226,7 +226,7 @@ def _match_batch(
 ) -> list[MatchResult]:
     """Match pairs that all have the same two sizes."""
     if align is None:
-        align = can_align(network)
+        align = network.can_align
     parameter = next(network.parameters())
     reference, query = (
         torch.stack([torch.from_numpy(pair[i]) for pair in batch])

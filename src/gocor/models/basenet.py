@@ -1,5 +1,8 @@
 """BaseNet: three levels at 256×256, the network of the paper's ablation (appendix D)."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +10,8 @@ from ..ops.warp import warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
-from .network import MatchingNetwork, resize_image, upsample
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
+from .published_names import VGG_DECODER_RULES, context_rules
 
 SIDE = 256
 
@@ -24,6 +28,11 @@ class BaseNet(MatchingNetwork):
         width: factor of all channels, below 1 for small test networks.
         published: see `MatchingNetwork`.
     """
+
+    loss_weights = (0.2, 0.3, 0.5)
+    published_loss_weights = PUBLISHED_LOSS_WEIGHTS[:3]
+    training_defaults: ClassVar[Mapping[str, Any]] = {"size": (256, 256), "batch": 32, "steps": 10_000, "lr": 6e-4}
+    published_rules = (*VGG_DECODER_RULES, *context_rules("dc_conv", "context2"))
 
     def __init__(
         self,
@@ -51,6 +60,10 @@ class BaseNet(MatchingNetwork):
     def working_size(self, height: int, width: int) -> tuple[int, int]:
         """Always 256×256."""
         return SIDE, SIDE
+
+    def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
+        """Pixels of 256×256, at every level."""
+        return [(SIDE, SIDE)] * 3
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at 256×256, normalised."""

@@ -1,7 +1,8 @@
 """GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,8 @@ from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
-from .network import MatchingNetwork, resize_image, upsample
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
+from .published_names import VGG_DECODER_RULES, context_rules
 
 SIDE = 256
 FINE_ENOUGH = 2  # times 256×256: resolutions above it are approached in steps (published: 3)
@@ -33,6 +35,16 @@ class GLUNet(MatchingNetwork):
     """
 
     min_size = 1024
+    loss_weights = (0.1, 0.2, 0.3, 0.4)
+    published_loss_weights = PUBLISHED_LOSS_WEIGHTS[:4]
+    training_defaults: ClassVar[Mapping[str, Any]] = {"size": (384, 384), "batch": 16, "steps": 30_000, "lr": 3e-4}
+    published_rules = (
+        *VGG_DECODER_RULES,
+        *context_rules("dc_conv", "context3"),
+        *context_rules("l_dc_conv", "context1"),
+    )
+    coarse_side = SIDE
+    can_flip = True
 
     def __init__(
         self,
@@ -67,6 +79,10 @@ class GLUNet(MatchingNetwork):
         """Rounded down to multiples of 8, at least 256."""
         return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
 
+    def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
+        """Pixels of 256×256 at the first two levels, of the working size at the others."""
+        return [(SIDE, SIDE)] * 2 + [self.working_size(height, width)] * 2
+
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, then both at 256×256, normalised."""
         pairs = [
@@ -87,7 +103,8 @@ class GLUNet(MatchingNetwork):
 
         The first two (16×16 and 32×32) are in pixels of 256×256, the last two (1/8 and 1/4) in pixels of H×W.
         """
-        flow4, flow3 = self._coarse(inputs[2], inputs[3], iters_local, iters_global)
+        coarse = self._coarse_features(inputs[2]), self._coarse_features(inputs[3])
+        flow4, flow3 = self._coarse_flows(*coarse, iters_local, iters_global)
         if count is not None and count <= 2:
             return [flow4, flow3][:count]
         height, width = inputs[0].shape[2:]
@@ -136,48 +153,50 @@ class GLUNet(MatchingNetwork):
 
     def _agreement(self, reference: Tensor, query: Tensor, options: dict[str, Any]) -> Tensor:
         """How well the coarsest level matches two images, `(B,)`; larger is better."""
-        images = self.prepare(reference, query, (SIDE, SIDE))[2:]
+        size = (SIDE, SIDE)
+        images = (resize_image(image, size, published=self.published) for image in (reference, query))
         (_, reference4), (_, query4) = (self.coarse_features(image) for image in images)
         volume = self.global_matching(reference4, query4, options.get("iters_global"))
         if self.global_matching.activation == "leaky-relu":
             return volume.amax((2, 3)).sum(1)
-        return -self._coarse_flow(volume)[:, 0].abs().mean((1, 2))
+        return -self._decode_global(volume)[:, 0].abs().mean((1, 2))
 
-    def _coarse_flow(self, volume: Tensor) -> Tensor:
+    def _decode_global(self, volume: Tensor) -> Tensor:
         """Global volume → flow at 16×16, in pixels of 256×256."""
         start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
         return mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
 
-    def _coarse(
-        self, reference: Tensor, query: Tensor, iters_local: int | None, iters_global: int | None
-    ) -> tuple[Tensor, Tensor]:
-        """The L-Net: images at 256×256 → flows at 16×16 and 32×32."""
-        features = self.coarse_features(reference), self.coarse_features(query)
-        return self.coarse_flows(*features, iters_local, iters_global)
-
-    def coarse_flows(
-        self,
-        reference: tuple[Tensor, Tensor],
-        query: tuple[Tensor, Tensor],
-        iters_local: int | None = None,
-        iters_global: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """What the L-Net makes of two images' `coarse_features`: flows at 16×16 and 32×32, in pixels of 256×256."""
-        (reference3, reference4), (query3, query4) = reference, query
-        flow4 = self._coarse_flow(self.global_matching(reference4, query4, iters_global))
-        up_flow = self.upflow4(flow4)
-        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
-        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
-        return flow4, residual + up_flow + self.context3(features)
-
     def coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of a normalised image `(B, 3, 256, 256)` at 32×32 and 16×16."""
+        """Features of RGB images `(B, 3, 256, 256)` in [0, 255] at 32×32 and 16×16."""
+        return self._coarse_features(normalize_for_vgg(image))
+
+    def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
+        """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
+        return self._coarse_flows(reference, query)[1]
+
+    def _coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, of normalised images."""
         level3, level4 = self.pyramid(image, (3, 4))
         if not self.semantic:
             return level3, level4
         level5 = F.interpolate(level4, scale_factor=0.5, mode="bilinear", align_corners=False)
         level3 = torch.cat([level3, *(upsample(x, level3.shape[2:]) for x in (level4, level5))], 1)
         return level3, torch.cat([level4, upsample(level5, level4.shape[2:])], 1)
+
+    def _coarse_flows(
+        self,
+        reference: tuple[Tensor, ...],
+        query: tuple[Tensor, ...],
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The L-Net: coarse features → flows at 16×16 and 32×32, in pixels of 256×256."""
+        (reference3, reference4), (query3, query4) = reference, query
+        flow4 = self._decode_global(self.global_matching(reference4, query4, iters_global))
+        up_flow = self.upflow4(flow4)
+        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
+        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
+        return flow4, residual + up_flow + self.context3(features)
 
     def _refine(
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None

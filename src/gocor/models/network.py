@@ -1,9 +1,10 @@
 """What every network has in common: raw images in, full-resolution flow out."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -13,28 +14,46 @@ from ..modules.gocor import GOCor
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from .graphs import GraphCache
+from .published_names import Rule
 
 LARGEST_SCALE = 3  # that `min_size` enlarges an image by
+PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # the paper's, coarse to fine, of sums over pixels
 
 
 class MatchingNetwork(nn.Module, ABC):
-    """Base of the networks.
+    """Base class of the networks: raw images in, full-resolution flow out.
+
+    A network states every fact about itself that other parts of the package need, so a new one needs no edit elsewhere
+    (see `docs/extending.md`). It must define `working_size`, `prepare`, `levels` and `level_units`.
 
     Attributes:
-        published: pre-process as published code does, faults included, because a published checkpoint was trained so:
-            images are resized by area averages and cut to whole numbers. Otherwise they are resized by anti-aliased
-            bilinear interpolation.
-        name: the name that it was made by, empty where it was put together by hand.
-        has_global_layer: whether it has a global correlation layer, and `iters_global` a meaning.
-        min_size: longer side that smaller images are enlarged to, see `forward`; published rules enlarge none.
-        autocast_dtype: a 16-bit type to work in, or `None`; flows and GOCor's iterations stay in float32.
-        graphs: where forward passes are recorded, see `accelerate`.
+        published: pre-process as published code does, faults included, because a published checkpoint was trained that
+            way: images are resized by area averages and truncated to integers. Otherwise they are resized by
+            anti-aliased bilinear interpolation.
+        name: the registered name, empty for a network that was put together by hand.
+        has_global_layer: whether the network has a global correlation layer, so that `iters_global` has a meaning.
+        min_size: longer side that smaller images are enlarged to, see `forward`. Published rules enlarge none.
+        loss_weights: weight of each level's mean end-point error in training, coarse to fine.
+        published_loss_weights: the paper's weights of sums over pixels, in the units that `levels` returns.
+        training_defaults: options of `gocor train` in which this network differs from the general defaults.
+        published_rules: pairs (pattern, replacement) that turn published parameter names into ours.
+        coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
+            matches and so cannot align images of a wide baseline.
+        can_flip: whether `forward_with_flips` also matches mirrored images.
+        autocast_dtype: a 16-bit dtype to work in, or `None`; flows and GOCor's iterations stay in float32.
+        graphs: recorded forward passes, see `accelerate`.
     """
 
     pyramid: nn.Module
     name = ""
     has_global_layer = True
     min_size = 0
+    loss_weights: ClassVar[tuple[float, ...]] = ()
+    published_loss_weights: ClassVar[tuple[float, ...]] = ()
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
+    published_rules: ClassVar[Sequence[Rule]] = ()
+    coarse_side: ClassVar[int | None] = None
+    can_flip: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 
@@ -156,7 +175,28 @@ class MatchingNetwork(nn.Module, ABC):
         iters_global: int | None = None,
         count: int | None = None,
     ) -> list[Tensor]:
-        """Flows of every level, or of the `count` coarsest, coarse to fine, each in pixels of its level's input."""
+        """Flows of every level, or of the `count` coarsest, coarse to fine, in the pixels that `level_units` states."""
+
+    @abstractmethod
+    def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
+        """For images of a given size: the (height, width) of the image whose pixels each level's flow counts."""
+
+    @property
+    def can_align(self) -> bool:
+        """Whether the network gives the coarse matches that the alignment of wide baselines needs."""
+        return self.coarse_side is not None
+
+    def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
+        """Features of RGB images `(B, 3, coarse_side, coarse_side)` in [0, 255], fine to coarse."""
+        raise TypeError(f"{self.name or type(self).__name__} gives no coarse matches")
+
+    def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
+        """Flow `(B, 2, h, w)` between two images' `coarse_features`, in pixels of the coarse images."""
+        raise TypeError(f"{self.name or type(self).__name__} gives no coarse matches")
+
+    def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """Flow between images of which one may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
+        raise TypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
 
 
 def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:

@@ -1,7 +1,9 @@
 """PWC-Net: optical flow from coarse to fine with a local correlation at each of five levels."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +12,34 @@ from ..ops.warp import warp
 from .backbones import PWCPyramid
 from .decoders import ContextNetwork, FlowDecoder, Upsampler, initialize
 from .matching_layers import LocalMatching
-from .network import MatchingNetwork, resize_image
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image
+from .published_names import Rule, context_rules, gocor_rule
 
 FLOW_SCALE = 20  # decoders predict flow in units of 20 full-resolution pixels
 FEATURE_GAIN = 8  # of the first convolution at the start: features of images in [0, 1] then vary by about one
 FLOW_GAIN = 0.1  # of the last convolutions: flows are small at first, and queries warped little
+
+
+def _pyramid_name(match: re.Match[str]) -> str:
+    # Three convolutions a level, in this order; the names of the sixth level begin with the middle one.
+    order = ("aa", "a", "b") if match[1] == "6" else ("a", "aa", "b")
+    return f"pyramid.levels.{int(match[1]) - 1}.{order.index(match[2])}.{match[3]}"
+
+
+def _by_level(ours: str) -> Callable[[re.Match[str]], str]:
+    """Published levels 6 to 2 are our entries 0 to 4."""
+    return lambda match: ours.format(6 - int(match[1]), *match.groups()[1:])
+
+
+PUBLISHED_RULES: tuple[Rule, ...] = (
+    (r"conv(\d)(aa|a|b)\.(.*)", _pyramid_name),
+    (r"conv(\d)_(\d)\.(.*)", _by_level("decoders.{}.convs.{}.{}")),
+    (r"predict_flow(\d)\.(.*)", _by_level("decoders.{}.predict.{}")),
+    (r"deconv(\d)\.(.*)", _by_level("upflow.{}.{}")),
+    (r"upfeat(\d)\.(.*)", _by_level("upfeat.{}.{}")),
+    *context_rules("dc_conv", "context"),
+    *(gocor_rule(rf"local_corr_{6 - index}\.(filter_.*)", f"matching.{index}.correlation") for index in range(5)),
+)
 
 
 class PWCNet(MatchingNetwork):
@@ -29,6 +54,10 @@ class PWCNet(MatchingNetwork):
     """
 
     has_global_layer = False
+    loss_weights = (0.05, 0.1, 0.15, 0.25, 0.45)
+    published_loss_weights = tuple(weight / FLOW_SCALE for weight in PUBLISHED_LOSS_WEIGHTS)
+    training_defaults: ClassVar[Mapping[str, Any]] = {"size": (384, 384), "batch": 8, "steps": 50_000, "lr": 2e-4}
+    published_rules = PUBLISHED_RULES
 
     def __init__(
         self,
@@ -62,6 +91,10 @@ class PWCNet(MatchingNetwork):
     def working_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded up to multiples of 64."""
         return -(-height // 64) * 64, -(-width // 64) * 64
+
+    def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
+        """Pixels of the working size, at every level."""
+        return [self.working_size(height, width)] * 5
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, BGR in [0, 1]."""

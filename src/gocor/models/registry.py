@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
@@ -51,6 +52,12 @@ def create_model(name: str) -> MatchingNetwork:
     network = REGISTRY[name].build()
     network.name = name
     return network.eval()
+
+
+def sketch(name: str) -> MatchingNetwork:
+    """A network without storage for its parameters, to ask it for its facts."""
+    with torch.device("meta"):
+        return create_model(name)
 
 
 def _five(make: Callable[[], nn.Module]) -> list[nn.Module]:

@@ -8,18 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..models.registry import REGISTRY, list_models
+from ..models.registry import REGISTRY, list_models, sketch
 from ..utils.files import read_bytes, write_bytes_atomically
 
 FILE = "config.toml"
-
-# What differs between the families of networks, by the beginning of their names.
-RECIPES: dict[str, dict[str, Any]] = {
-    "basenet": {"size": (256, 256), "batch": 32, "steps": 10_000, "lr": 6e-4},
-    "glunet": {"size": (384, 384), "batch": 16, "steps": 30_000, "lr": 3e-4},
-    "semantic-glunet": {"size": (384, 384), "batch": 16, "steps": 30_000, "lr": 3e-4},
-    "pwcnet": {"size": (384, 384), "batch": 8, "steps": 50_000, "lr": 2e-4},
-}
 
 
 @dataclass(frozen=True)
@@ -173,8 +165,8 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
     values = (read_toml(file) if file is not None else {}) | _checked(options, "")
     model = values.setdefault("model", "basenet-gocor")
     values.setdefault("output", f"runs/{model}")
-    family = max((name for name in RECIPES if model.startswith(name)), key=len, default="")
-    return TrainConfig(**(RECIPES.get(family, {}) | values))
+    defaults = sketch(model).training_defaults if model in REGISTRY else {}
+    return TrainConfig(**(dict(defaults) | values))
 
 
 def read_toml(file: Path) -> dict[str, Any]:

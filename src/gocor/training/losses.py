@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from ..models.network import MatchingNetwork
-from ..models.pwcnet import FLOW_SCALE, PWCNet
 from .config import TrainConfig
-
-PUBLISHED = (0.32, 0.08, 0.02, 0.01, 0.005)  # coarse to fine, of sums over pixels
-OURS = {3: (0.2, 0.3, 0.5), 4: (0.1, 0.2, 0.3, 0.4), 5: (0.05, 0.1, 0.15, 0.25, 0.45)}
 
 
 @dataclass(frozen=True)
@@ -33,13 +29,11 @@ class LossRule:
 
 
 def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> LossRule:
-    """The rule that a run asks for, up to the finest level that counts.
-
-    PWC-Net's published loss counts flow in units of 20 pixels.
-    """
+    """The rule that a run asks for, up to the finest level that counts."""
     published = config.loss == "published"
-    unit = FLOW_SCALE if isinstance(network, PWCNet) else 1
-    weights = tuple(w / unit for w in PUBLISHED[:levels]) if published else OURS[levels]
+    weights = network.published_loss_weights if published else network.loss_weights
+    if not weights and not config.level_weights:
+        raise ValueError(f"{network.name} states no weights of its levels' losses: set level_weights")
     if config.level_weights:
         if len(config.level_weights) != levels:
             raise ValueError(f"{network.name} has {levels} levels, level_weights has {len(config.level_weights)}")

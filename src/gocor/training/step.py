@@ -14,7 +14,7 @@ from .config import TrainConfig
 from .distributed import Group
 from .losses import end_point_error, known_pixels, loss_rule, multi_level_loss
 from .optimizer import build_optimizer, take_step, update_average
-from .targets import level_target, level_units
+from .targets import level_target
 
 METRICS = ("loss", "epe", "grad_norm")
 
@@ -57,7 +57,7 @@ class TrainStep:
         device = group.device
         self.network, self.average, self.config, self.group = network, average, config, group
         self.size = height, width
-        units = level_units(network, self.size)
+        units = network.level_units(*self.size)
         self.rule = loss_rule(config, network, len(units))
         self.units = units[: len(self.rule.weights)]
         self.autocast_dtype = autocast_dtype(config, device)

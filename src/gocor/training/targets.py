@@ -3,26 +3,10 @@
 import torch
 from torch import Tensor
 
-from ..models.basenet import SIDE, BaseNet
-from ..models.glunet import GLUNet
-from ..models.network import MatchingNetwork
 from ..ops.warp import scale_flow
 
 # Neighbouring pixels whose flows differ by more (pixels) lie on two surfaces. A zoom by 3 differs by 2 at most.
 SAME_SURFACE = 2.0
-
-
-def level_units(network: MatchingNetwork, size: tuple[int, int]) -> list[tuple[int, int]]:
-    """For every level, coarse to fine, the (height, width) of the image whose pixels its flow counts.
-
-    Args:
-        network: a BaseNet, GLU-Net or PWC-Net.
-        size: of the images that it is trained on.
-    """
-    working = network.working_size(*size)
-    if isinstance(network, BaseNet):
-        return [(SIDE, SIDE)] * 3
-    return [(SIDE, SIDE)] * 2 + [working] * 2 if isinstance(network, GLUNet) else [working] * 5
 
 
 def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[int, int]) -> tuple[Tensor, Tensor]:
