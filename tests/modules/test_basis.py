@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from gocor.modules.basis import displacement_distances, local_distances, spread_over_pairs, triangular_basis
+from gocor.modules.basis import by_pair, displacement_distances, local_distances, triangular_basis
 
 CPU = torch.device("cpu")
 
@@ -33,7 +33,7 @@ def test_local_distances():
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (6, 2)])
 def test_spreading_over_pairs_gives_their_distance(size):
     height, width = size
-    spread = spread_over_pairs(displacement_distances(height, width, torch.float64, CPU), height, width)
+    spread = by_pair(displacement_distances(height, width, torch.float64, CPU), height, width)
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     pixels = torch.stack([y.flatten(), x.flatten()], 1).double()
     torch.testing.assert_close(spread.flatten(1), torch.cdist(pixels, pixels))

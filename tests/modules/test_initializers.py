@@ -2,13 +2,14 @@ import pytest
 import torch
 
 from gocor.modules.initializers import INITIALIZERS, build_initializer
+from gocor.modules.options import GOCorOptions
 
 
 def test_unknown_name_and_missing_channels():
     with pytest.raises(ValueError, match=r"initializer must be one of 'zero', 'simple'.*got 'best'"):
-        build_initializer("best", 4, 0.0)
+        GOCorOptions(initializer="best")
     with pytest.raises(ValueError, match="pass channels="):
-        build_initializer("flexible-simple", None, 0.0)
+        GOCorOptions(initializer="flexible-simple")
 
 
 def test_simple_filters_answer_beta_on_their_own_pixel():

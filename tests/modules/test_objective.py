@@ -1,13 +1,8 @@
 import pytest
 import torch
 
-from gocor.modules.objective import (
-    QuadraticObjective,
-    QueryRegularizer,
-    ReferenceObjective,
-    TargetMaps,
-    residual_and_slope,
-)
+from gocor.modules.objective import QuadraticObjective, QueryObjective, ReferenceObjective, TargetMaps
+from gocor.ops.descent.reference import residual_and_slope
 
 
 def test_start_values_of_the_paper():
@@ -56,8 +51,8 @@ def test_smooth_function_approaches_the_robust_one():
 
 
 @pytest.mark.parametrize(("kernel", "inter", "out"), [(3, 16, 16), (1, 2, 3), (5, 3, 1)])
-def test_query_regularizer_has_an_exact_adjoint(kernel, inter, out):
-    operator = QueryRegularizer(kernel=kernel, inter=inter, out=out).double()
+def test_query_objective_has_an_exact_adjoint(kernel, inter, out):
+    operator = QueryObjective(kernel=kernel, inter=inter, out=out).double()
     volume = torch.randn(2, 3, 4, 5, 6, dtype=torch.float64)
     smoothed = operator(volume)
     assert smoothed.shape == (2, 5, 6, out, 3, 4)
@@ -65,9 +60,9 @@ def test_query_regularizer_has_an_exact_adjoint(kernel, inter, out):
     torch.testing.assert_close((smoothed * other).sum(), (volume * operator.adjoint(other)).sum())
 
 
-def test_query_regularizer_is_the_factorised_4d_convolution():
+def test_query_objective_is_the_factorised_4d_convolution():
     """First kernel over the last two dimensions, second over the first two, zero padding."""
-    operator = QueryRegularizer(inter=2, out=3).double()
+    operator = QueryObjective(inter=2, out=3).double()
     volume = torch.randn(1, 4, 5, 6, 7, dtype=torch.float64)
     full = torch.einsum("ickl,oimn->omnkl", operator.weight1, operator.weight2)  # (out, 3, 3, 3, 3) over (U, V)
     padded = torch.nn.functional.pad(volume[0], (1, 1, 1, 1, 1, 1, 1, 1))

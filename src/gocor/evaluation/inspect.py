@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..models.network import MatchingNetwork
-from ..modules.basis import displacement_distances, local_distances, spread_over_pairs
+from ..modules.basis import by_pair, displacement_distances, local_distances
 from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
 from ..modules.local_gocor import LocalGOCor
@@ -111,8 +111,8 @@ def _layer(name: str, module: GOCor) -> Layer:
         if isinstance(objective, ReferenceObjective)
         else QuadraticObjective()
     )
-    fresh = fresh.to(module.regularization.device)
-    device = module.regularization.device
+    fresh = fresh.to(module.log_step_factor.device)
+    device = module.log_step_factor.device
     distance = torch.linspace(0, FAR, 331, dtype=torch.float64, device=device)
     if isinstance(module, LocalGOCor):
         side = 2 * module.radius + 1
@@ -121,16 +121,9 @@ def _layer(name: str, module: GOCor) -> Layer:
     else:
         side = GLOBAL_SIDE
         pairs = displacement_distances(side, side, torch.float64, device)
-        around = spread_over_pairs(pairs, side, side)[GLOBAL_PLACE * side + GLOBAL_PLACE]
+        around = by_pair(pairs, side, side)[GLOBAL_PLACE * side + GLOBAL_PLACE]
         place = (GLOBAL_PLACE, GLOBAL_PLACE)
-    scalars = {
-        "regularization": module.regularization.item(),
-        "step_factor": module.log_step_factor.exp().item(),
-        "iters": float(module.iters),
-    }
-    for parameter, values in module.initializer.named_parameters():
-        scalars[f"initializer_{parameter}_mean"] = values.mean().item()
-        scalars[f"initializer_{parameter}_std"] = values.std(correction=0).item()
+    scalars = module.learnt_scalars() | {"iters": float(module.iters)}
     return Layer(
         name=name,
         kind="global" if isinstance(module, GlobalGOCor) else "local",

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..utils.checks import exporting
+from ..ops.select import exporting, needs_gradients
 
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -85,7 +85,7 @@ def _convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
 
 def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
     """Convolutions, each with its ReLU. On a GPU the two are one kernel where no gradient is asked for."""
-    learns = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in layers.parameters()))
+    learns = needs_gradients(x, *layers.parameters())
     if not x.is_cuda or learns or exporting() or torch.version.hip is not None or not torch.backends.cudnn.enabled:
         return layers(x)
     if torch.is_autocast_enabled(x.device.type):

@@ -1,4 +1,4 @@
-"""Functions of distance that are learnt: piece-wise linear, on triangular basis functions (paper, appendix C)."""
+"""Learnt functions of distance: piece-wise linear, on triangular basis functions (paper, appendix C)."""
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ def displacement_distances(height: int, width: int, dtype: torch.dtype, device: 
     return (y[:, None].square() + x[None].square()).sqrt()
 
 
-def spread_over_pairs(by_displacement: Tensor, height: int, width: int) -> Tensor:
+def by_pair(by_displacement: Tensor, height: int, width: int) -> Tensor:
     """Values by displacement `(2H−1, 2W−1)` → values by pair of pixels `(H·W, H, W)`, for symmetric values.
 
     The functions of distance are evaluated once per displacement, not once per pair.

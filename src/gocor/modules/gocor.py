@@ -1,20 +1,21 @@
 """What the global and the local GOCor module share: parameters, forward pass, explanation, published parameters."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..ops import select
 from ..ops.descent.reference import Problem, State, steepest_descent
-from ..utils.checks import check_choice, check_count, check_feature_pair
+from ..utils.checks import check_choice, check_count, check_feature_pair, check_features
 from .initializers import build_initializer
-from .objective import QuadraticObjective, QueryRegularizer, ReferenceObjective
-
-Objective = Literal["robust", "quadratic"]
+from .objective import QuadraticObjective, QueryObjective, ReferenceObjective
+from .options import GOCorOptions
 
 # Parameters of published modules and ours. A module has either the simple or the context initialiser.
 PUBLISHED_NAMES = {
@@ -33,7 +34,7 @@ PUBLISHED_NAMES = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a GOCor module did with one pair, iteration by iteration. Entry 0 is the initial filter map.
+    """What a GOCor module did with one pair, iteration by iteration. Entry 0 belongs to the initial filters.
 
     Attributes:
         filters: filter maps, `iters + 1` times `(B, C, H, W)`.
@@ -60,102 +61,54 @@ class Explanation:
         return self.reference_term + self.query_term + self.regularization_term
 
 
-ParameterState = tuple[tuple[int, int], ...] | None
-
-
-def state_of(module: nn.Module) -> ParameterState:
-    """Changes whenever a parameter of the module does; `None` where that cannot be told."""
-    parameters = list(module.parameters())
-    if any(p.is_inference() for p in parameters):
-        return None
-    return tuple((p.data_ptr(), p._version) for p in parameters)
-
-
-def recording(device: torch.device) -> bool:
-    """Whether a CUDA graph is being recorded: what is made now lies in its memory, and is not to be kept."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
-def in_full_precision(*features: Tensor) -> list[Tensor]:
-    """Features in float32, or in float64 where they are."""
+def widened(*features: Tensor) -> list[Tensor]:
+    """Features in float32, or in float64 if they are float64."""
     return [x.to(torch.promote_types(x.dtype, torch.float32)) for x in features]
 
 
 class GOCor(nn.Module, ABC):
-    """Base of `GlobalGOCor` and `LocalGOCor`; they document the options."""
+    """Base of `GlobalGOCor` and `LocalGOCor`, which document the modules; `GOCorOptions` documents the options."""
 
-    same_size: bool  # whether reference and query must have one size
+    same_size: bool  # whether reference and query must have the same size
+    requests: tuple[str, ...]  # values of `form`
 
-    def __init__(
-        self,
-        *,
-        iters: int,
-        initializer: str,
-        channels: int | None,
-        stabilizer: float,
-        query_objective: bool,
-        reference_objective: Objective,
-        knots: int,
-        spacing: float,
-        target_sigma: float,
-        eta: float,
-        query_kernel: int,
-        query_channels: tuple[int, int],
-        regularization: float,
-        min_regularization: float,
-        step_factor: float,
-        scale_free_step: bool,
-        bidirectional: bool,
-    ) -> None:
+    def __init__(self, options: GOCorOptions, *, stabilizer: float) -> None:
         super().__init__()
-        check_count("iters", iters)
-        check_count("knots", knots, minimum=1)
-        check_count("query_kernel", query_kernel, minimum=1)
-        check_choice("reference_objective", reference_objective, ("robust", "quadratic"))
-        if channels is not None:
-            check_count("channels", channels, minimum=1)
-        for name, value in (
-            ("spacing", spacing),
-            ("step_factor", step_factor),
-            ("min_regularization", min_regularization),
-        ):
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
-        for name, value in (("eta", eta), ("target_sigma", target_sigma)):
-            if not value >= 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
-        if query_kernel % 2 == 0:
-            raise ValueError(f"query_kernel must be odd, got {query_kernel}")
-        inter, out = query_channels
-        check_count("query_channels[0]", inter, minimum=1)
-        check_count("query_channels[1]", out, minimum=1)
-
-        self.iters = iters
-        self.scale_free_step = scale_free_step
-        self.bidirectional = bidirectional
-        self.min_regularization = min_regularization
-        self.initializer = build_initializer(initializer, channels, stabilizer)
+        check_choice("form", options.form, self.requests)
+        self.options = options
+        self.iters, self.form = options.iters, options.form
+        self.scale_free_step, self.bidirectional = options.scale_free_step, options.bidirectional
+        self.initializer = build_initializer(options.initializer, options.channels, stabilizer)
         self.objective: ReferenceObjective | QuadraticObjective = (
-            ReferenceObjective(knots=knots, spacing=spacing, target_sigma=target_sigma, eta=eta)
-            if reference_objective == "robust"
+            ReferenceObjective(
+                knots=options.knots, spacing=options.spacing, target_sigma=options.target_sigma, eta=options.eta
+            )
+            if options.reference_objective == "robust"
             else QuadraticObjective()
         )
-        self.query_objective = QueryRegularizer(kernel=query_kernel, inter=inter, out=out) if query_objective else None
-        self.regularization = nn.Parameter(torch.tensor(float(regularization)))
-        self.log_step_factor = nn.Parameter(torch.tensor(float(np.log(step_factor))))
-        self._options = f"iters={iters}, initializer={initializer!r}, reference_objective={reference_objective!r}"
+        inter, out = options.query_channels
+        self.query_objective = (
+            QueryObjective(kernel=options.query_kernel, inter=inter, out=out) if options.query_objective else None
+        )
+        start = options.start_regularization
+        if options.regularizer == "relative":
+            self.log_regularization = nn.Parameter(torch.tensor(math.log(start)))
+        else:
+            self.regularization = nn.Parameter(torch.tensor(start))
+        self.log_step_factor = nn.Parameter(torch.tensor(math.log(options.step_factor)))
+        self._derived: tuple[Any, Any] = (None, None)
 
     def forward(self, reference: Tensor, query: Tensor, iters: int | None = None) -> Tensor:
         """Correspondence volume of two feature maps.
 
         Args:
             reference: `(B, C, H, W)`.
-            query: `(B, C, H′, W′)`, of the same size in the local module.
+            query: `(B, C, H′, W′)`; the local module needs the size of the reference.
             iters: number of steepest descent iterations, in place of the module's own.
 
         Returns:
-            `(B, K, H, W)`, of the shape and channel order that the plain correlation layer has. 16-bit inputs are
-            optimised in float32, autocast or not; the volume comes back in the inputs' dtype.
+            `(B, K, H, W)`, with the shape and channel order of the plain correlation layer. 16-bit inputs are
+            optimised in float32, inside autocast too; the volume has the dtype of the inputs.
         """
         reference, query, iters = self._check(reference, query, iters)
         dtype = reference.dtype
@@ -166,27 +119,32 @@ class GOCor(nn.Module, ABC):
                 volume = (volume + self._transpose(exchanged, reference)) / 2
         return volume.to(dtype)
 
+    def selected_form(self, reference: Tensor, query: Tensor, iters: int | None = None) -> select.Form:
+        """The form that `forward` uses for these inputs, see `gocor.ops.select`."""
+        return self._form(*self._check(reference, query, iters))
+
     @torch.no_grad()
     def explain(self, reference: Tensor, query: Tensor, iters: int | None = None) -> Explanation:
-        """What `forward` does, iteration by iteration (one direction of it, where two are fused)."""
+        """What `forward` does, iteration by iteration (in one direction, if the module fuses two)."""
         reference, query, iters = self._check(reference, query, iters)
         states: list[State] = []
         with torch.autocast(reference.device.type, enabled=False):
-            problem = self._problem(*in_full_precision(reference, query))
+            problem = self._problem(*widened(reference, query))
             steepest_descent(problem, self.initializer(problem.reference), iters, states.append)
             volumes = tuple(problem.correlate(state.filters, problem.query) for state in states)
 
         def half_square(x: Tensor | None) -> Tensor:
             return x.square().flatten(1).sum(1) / 2 if x is not None else problem.reference.new_zeros(len(reference))
 
+        decay = problem.regularization.flatten()
         return Explanation(
             filters=tuple(s.filters for s in states),
             reference_volumes=tuple(s.scores for s in states),
             query_volumes=volumes,
             reference_term=torch.stack([half_square(s.residual) for s in states]),
             query_term=torch.stack([half_square(s.smoothed) for s in states]),
-            regularization_term=problem.regularization * torch.stack([half_square(s.filters) for s in states]),
-            step_lengths=tuple(s.step_length for s in states if s.step_length is not None),
+            regularization_term=decay * torch.stack([half_square(s.filters) for s in states]),
+            step_lengths=tuple(s.step for s in states if s.step is not None),
         )
 
     @torch.no_grad()
@@ -196,8 +154,8 @@ class GOCor(nn.Module, ABC):
         Args:
             params: `filter_initializer.*` and `filter_optimizer.*` → tensors or arrays. A name that is missing, not
                 expected or of another size is an error, and leaves the module as it was.
-            scale_free_step: the step rule to go with them. Published parameters were trained with the absolute floor,
-                so they bring it along unless told otherwise.
+            scale_free_step: the step rule to use with them. Published parameters were trained with the absolute floor,
+                so that is the default.
         """
         expected = self._published_names()
         missing, unexpected = sorted(expected.keys() - params.keys()), sorted(params.keys() - expected.keys())
@@ -213,40 +171,87 @@ class GOCor(nn.Module, ABC):
             parameter.copy_(values[name].reshape(parameter.shape))
         self.scale_free_step = scale_free_step
 
+    @torch.no_grad()
+    def learnt_scalars(self) -> dict[str, float]:
+        """Learnt scalars by name: regulariser (λ or ρ), step factor, mean and deviation of the initialiser's values."""
+        relative = self.options.regularizer == "relative"
+        found = {
+            "regularization": self.log_regularization.exp().item() if relative else self.regularization.item(),
+            "step_factor": self.log_step_factor.exp().item(),
+        }
+        for name, values in self.initializer.named_parameters():
+            found[f"initializer_{name}_mean"] = values.mean().item()
+            found[f"initializer_{name}_std"] = values.std(correction=0).item()
+        return found
+
     def extra_repr(self) -> str:
         """Options, for `print`."""
-        return f"{self._options}, scale_free_step={self.scale_free_step}, bidirectional={self.bidirectional}"
+        o = self.options
+        return (
+            f"iters={self.iters}, initializer={o.initializer!r}, reference_objective={o.reference_objective!r}, "
+            f"regularizer={o.regularizer!r}, scale_free_step={self.scale_free_step}, bidirectional={self.bidirectional}"
+        )
 
     def _check(self, reference: Tensor, query: Tensor, iters: int | None) -> tuple[Tensor, Tensor, int]:
         reference, query = check_feature_pair(reference, query, same_size=self.same_size)
-        expected = getattr(self.initializer, "beta", self.regularization).numel()
+        return reference, query, self._check_reference(reference, iters)
+
+    def _check_reference(self, reference: Tensor, iters: int | None) -> int:
+        check_features("reference", reference)
+        expected = getattr(self.initializer, "beta", self.log_step_factor).numel()
         if expected not in (1, reference.shape[1]):
             raise ValueError(f"this module's initialiser was made for {expected} channels, got {reference.shape[1]}")
-        if reference.device != self.regularization.device:
-            raise ValueError(f"the module is on {self.regularization.device}, its inputs are on {reference.device}")
-        if iters is None:
-            iters = self.iters
+        if reference.device != self.log_step_factor.device:
+            raise ValueError(f"the module is on {self.log_step_factor.device}, its inputs are on {reference.device}")
+        iters = self.iters if iters is None else iters
         check_count("iters", iters)
-        return reference, query, iters
+        return iters
 
     def _published_names(self) -> dict[str, nn.Parameter]:
         """The module's parameters by their published names."""
         own = dict(self.named_parameters())
+        if "regularization" not in own:
+            raise ValueError("published parameters need regularizer='absolute', the published rule")
         other = "filter_initializer.scaling" if "initializer.gamma" in own else "filter_initializer.target_fg"
         return {name: own[ours] for name, ours in PUBLISHED_NAMES.items() if ours in own and name != other}
 
-    def _squared_regularization(self, dtype: torch.dtype) -> Tensor:
-        """λ², kept positive."""
-        return self.regularization.to(dtype).square().clamp(min=self.min_regularization**2)
+    def _squared_regularization(self, reference: Tensor) -> Tensor:
+        """λ² `(1, 1, 1, 1)`, or `(B, 1, 1, 1)` if it is relative, in float32 or wider."""
+        dtype = torch.promote_types(reference.dtype, torch.float32)
+        if self.options.regularizer == "absolute":
+            squared = self.regularization.to(dtype).square().clamp(min=self.options.min_regularization**2)
+            return squared.view(1, 1, 1, 1)
+        norms = torch.linalg.vector_norm(reference, dim=(1, 2, 3), keepdim=True, dtype=dtype)
+        return (2 * self.log_regularization.to(dtype)).exp() * norms.square() / reference.shape[2:].numel()
 
     def _step_factor(self, dtype: torch.dtype) -> Tensor:
         return self.log_step_factor.to(dtype).exp()
 
+    def _needs_gradients(self, *features: Tensor) -> bool:
+        return select.needs_gradients(*features, *self.parameters())
+
+    def _derive(self, compute: Callable[[], Any], *key: Any) -> Any:
+        """What kernels take, computed from the parameters; kept until a parameter or the key changes."""
+        parameters = list(self.parameters())
+        # While a CUDA graph is recorded, new tensors lie in its memory. Inference tensors do not count their versions.
+        capturing = parameters[0].is_cuda and torch.cuda.is_current_stream_capturing()
+        if torch.compiler.is_compiling() or any(p.is_inference() for p in parameters):
+            return compute()
+        state = (*key, *((p.data_ptr(), p._version) for p in parameters))
+        if self._derived[0] == state:
+            return self._derived[1]
+        value = compute()
+        if not capturing:
+            self._derived = state, value
+        return value
+
+    @abstractmethod
+    def _form(self, reference: Tensor, query: Tensor, iters: int) -> select.Form:
+        """The form that computes the volume."""
+
+    @abstractmethod
     def _volume(self, reference: Tensor, query: Tensor, iters: int) -> Tensor:
-        """The volume in one direction, `(B, K, H, W)`, in float32 at the least."""
-        reference, query = in_full_precision(reference, query)
-        problem = self._problem(reference, query)
-        return problem.correlate(steepest_descent(problem, self.initializer(reference), iters), query)
+        """The volume in one direction, `(B, K, H, W)`."""
 
     @abstractmethod
     def _problem(self, reference: Tensor, query: Tensor) -> Problem:
@@ -254,4 +259,4 @@ class GOCor(nn.Module, ABC):
 
     @abstractmethod
     def _transpose(self, volume: Tensor, reference: Tensor) -> Tensor:
-        """A volume that was computed with reference and query exchanged, seen from the reference."""
+        """A volume computed with reference and query exchanged, as seen from the reference."""

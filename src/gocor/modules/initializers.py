@@ -14,22 +14,16 @@ INITIALIZERS = ("zero", "simple", "flexible-simple", "context", "flexible-contex
 
 
 def build_initializer(name: str, channels: int | None, stabilizer: float) -> nn.Module:
-    """The initialiser of that name.
+    """An initialiser by name.
 
     Args:
         name: one of `INITIALIZERS`.
         channels: D, needed by the flexible versions only.
-        stabilizer: what the simple versions add to the mean square of the feature.
+        stabilizer: ε that the simple versions add to the mean square of the feature.
     """
-    if name not in INITIALIZERS:
-        raise ValueError(f"initializer must be one of {', '.join(map(repr, INITIALIZERS))}, got {name!r}")
     if name == "zero":
         return ZeroInitializer()
-    size = 1
-    if name.startswith("flexible"):
-        if channels is None:
-            raise ValueError(f"initializer {name!r} learns one value per channel: pass channels=")
-        size = channels
+    size = channels if name.startswith("flexible") and channels is not None else 1
     return SimpleInitializer(size, stabilizer) if name.endswith("simple") else ContextInitializer(size)
 
 
@@ -59,7 +53,7 @@ class SimpleInitializer(nn.Module):
 class ContextInitializer(nn.Module):
     """w⁰ = [(β‖f̄‖² − γ f·f̄) f − (β f·f̄ − γ‖f‖²) f̄] / max(‖f‖²‖f̄‖² − (f·f̄)², 1e-6).
 
-    Nor is the denominator less than the rounding of its two terms: in a flat image f = f̄, and w⁰ would be noise.
+    The denominator is also clamped to its terms' rounding error: in a flat image f = f̄, and w⁰ would be noise.
     """
 
     def __init__(self, size: int) -> None:
@@ -74,6 +68,6 @@ class ContextInitializer(nn.Module):
         ff = reference.square().sum(1, keepdim=True)
         mm = mean.square().sum(1, keepdim=True)
         fm = (reference * mean).sum(1, keepdim=True)
-        least = (rounding.of_determinant(reference.dtype) * ff * mm).clamp(min=1e-6)
+        least = (rounding.determinant_floor(reference.dtype) * ff * mm).clamp(min=1e-6)
         determinant = torch.maximum(ff * mm - fm.square(), least)
         return ((beta * mm - gamma * fm) * reference - (beta * fm - gamma * ff) * mean) / determinant

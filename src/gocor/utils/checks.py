@@ -8,14 +8,6 @@ from torch import Tensor
 Normalize = Literal["mean", "sum"]
 
 
-def exporting() -> bool:
-    """Whether a graph is being exported, so that it must run where our operators do not exist.
-
-    Up to torch 2.12, `is_exporting` is true in a plain `torch.compile` too.
-    """
-    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
-
-
 def check_features(name: str, features: Tensor) -> None:
     """A feature map is a floating-point tensor `(B, C, H, W)` without an empty dimension (an empty batch is fine)."""
     if not isinstance(features, Tensor):

@@ -13,6 +13,7 @@ from gocor.ops import (
 )
 from gocor.ops.correlation import matmul as local_tiled
 from gocor.ops.correlation import reference as local_reference
+from gocor.ops.correlation import tiling
 from tests.conftest import relative_error
 
 # (B, C, H, W, R): odd widths, one pixel, maps smaller than the radius, more rows than a tile, many samples
@@ -58,7 +59,7 @@ def test_tiles_equal_slices(name, shape, device):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_tiles_equal_slices_when_a_sample_takes_many_products(name, monkeypatch, device):
-    monkeypatch.setattr(local_tiled, "BUDGET", {"cpu": 1, "accelerator": 1})
+    monkeypatch.setattr(tiling, "BUDGET", {"cpu": 1, "accelerator": 1})
     first = torch.randn(first_operand(name, 3, 4, 13, 21, 2), dtype=torch.float64, device=device)
     features = torch.randn(3, 4, 13, 21, dtype=torch.float64, device=device)
     expected = getattr(local_reference, name)(first, features, 2, 1.0)
@@ -105,7 +106,9 @@ def test_opcheck(name, radius, layout, device):
     )
     features = torch.randn(2, 3, 4, 5, device=device).to(memory_format=layout).requires_grad_()
     operator = "local_correlation" if name == "correlate" else f"local_correlation_{name}"
-    torch.library.opcheck(getattr(torch.ops.gocor, operator).default, (first, features, radius, 0.5))
+    torch.library.opcheck(
+        getattr(torch.ops.gocor, operator).default, (first, features, radius, 0.5, torch.float32, False)
+    )
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])

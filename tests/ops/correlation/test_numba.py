@@ -1,6 +1,5 @@
 """The loops that Numba compiles, against the specification in float64."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from gocor import ops
-from gocor.ops import local_correlation
+from gocor.ops import local_correlation, select
 from gocor.ops.correlation import reference as local_reference
 from tests.conftest import relative_error
 
@@ -147,7 +146,9 @@ def test_the_operator_takes_the_loops_and_differentiates_them(monkeypatch):
     calls = []
     for name in OPERATORS:
         form = getattr(local_numba, name)
-        monkeypatch.setattr(local_numba, name, lambda *a, name=name, form=form: calls.append(name) or form(*a))
+        monkeypatch.setattr(
+            local_numba, name, lambda *a, name=name, form=form, **k: calls.append(name) or form(*a, **k)
+        )
     reference, query = torch.randn(2, 1, 4, 6, 7)
     pair = [t.requires_grad_() for t in (reference, query)]
     weights = torch.randn(1, 81, 6, 7)
@@ -159,15 +160,16 @@ def test_the_operator_takes_the_loops_and_differentiates_them(monkeypatch):
 
 @pytest.mark.parametrize("how", ["missing", "switched off"])
 def test_the_choice_without_numba(how, monkeypatch):
-    dispatch = importlib.import_module("gocor.ops.correlation.local")
-    assert dispatch._loops() is local_numba
+    features = torch.zeros(1, 2, 3, 4)
+    assert select.choose_correlation(features, 4) == "numba"
     monkeypatch.delitem(sys.modules, "gocor.ops.correlation.numba")
     monkeypatch.delattr(ops.correlation, "numba")
+    monkeypatch.setattr(select, "numba_is_usable", select.numba_is_usable.__wrapped__)
     if how == "missing":
         monkeypatch.setitem(sys.modules, "numba", None)
     else:
         monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert dispatch._loops.__wrapped__() is None
+    assert select.choose_correlation(features, 4) == "matmul"
 
 
 def test_an_error_in_a_thread_is_not_lost(monkeypatch):

@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from gocor import GlobalGOCor
-from gocor.modules import global_gocor
-from gocor.ops.descent.gram import gram_is_cheaper
 from tests.conftest import relative_error, results_of_flat_images
 
 
@@ -46,23 +44,6 @@ def test_same_step_rule(scale_free_step, device):
         for form in ("filters", "gram")
     ]
     torch.testing.assert_close(results[1], results[0])
-
-
-def test_the_cheaper_form_is_chosen(monkeypatch):
-    def maps(*size: int, device: str = "cpu") -> list[torch.Tensor]:
-        return [torch.empty(size, device=device)] * 2
-
-    assert gram_is_cheaper(*maps(1, 512, 16, 16), 3, True)  # the networks' level
-    assert not gram_is_cheaper(*maps(1, 32, 32, 32), 3, True)
-    # An accelerator is bound by launches on small maps, by arithmetic on large ones.
-    assert gram_is_cheaper(*maps(1, 32, 16, 16, device="meta"), 3, True)
-    assert not gram_is_cheaper(*maps(8, 32, 64, 64, device="meta"), 3, True)
-    used = []
-    monkeypatch.setattr(global_gocor, "gram_descent", lambda problem, *_: used.append(problem) or problem.query)
-    GlobalGOCor(64)(*torch.randn(2, 1, 64, 3, 3))
-    assert len(used) == 1
-    GlobalGOCor(4)(*torch.randn(2, 1, 4, 9, 9))
-    assert len(used) == 1
 
 
 @pytest.mark.parametrize("value", [0.7, 33.3, 3000.0])

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from gocor import LocalGOCor
-from gocor.modules import local_gocor
-from gocor.ops.descent import tile_columns
+from gocor.ops.correlation import tiling
 from tests.conftest import relative_error
 
 
@@ -40,6 +39,7 @@ def test_equals_the_plain_iteration(size, radius):
         {"scale_free_step": False},
         {"bidirectional": True},
         {"step_factor": 0.5, "regularization": 0.3},
+        {"regularizer": "relative"},
     ],
 )
 def test_equals_the_plain_iteration_with_every_option(options):
@@ -49,7 +49,7 @@ def test_equals_the_plain_iteration_with_every_option(options):
 @pytest.mark.parametrize("iters", [0, 1, 7])
 @pytest.mark.parametrize("budget", [1, 2**14, 2**24])
 def test_however_many_iterations_and_tiles_at_once(iters, budget, monkeypatch):
-    monkeypatch.setattr(tile_columns, "BUDGET", budget)
+    monkeypatch.setattr(tiling, "BUDGET", {"cpu": budget})
     torch.testing.assert_close(*both({}, (5, 6, 11, 21), iters))
 
 
@@ -82,21 +82,11 @@ def test_channels_last_features():
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "grad", "used"),
-    [
-        ({}, False, True),
-        ({}, True, False),
-        ({"form": "filters"}, False, False),
-        ({"query_objective": True}, False, False),
-        ({"radius": 1}, False, False),
-    ],
-)
-def test_used_where_no_gradients_are_needed(options, grad, used, monkeypatch):
-    calls = []
-    real = local_gocor.volume_on_tiles
-    monkeypatch.setattr(local_gocor, "volume_on_tiles", lambda *a: calls.append(a) or real(*a))
-    with torch.set_grad_enabled(grad):
-        volume = LocalGOCor(**options)(*torch.randn(2, 1, 4, 6, 8))
-    assert bool(calls) == used
-    assert volume.requires_grad == grad
+@pytest.mark.parametrize("regularizer", ["absolute", "relative"])
+def test_filters(regularizer):
+    layer = LocalGOCor(3, regularizer=regularizer).double()
+    reference = torch.randn(3, 6, 9, 13, dtype=torch.float64) * torch.tensor([1.0, 5.0, 0.1]).double().view(3, 1, 1, 1)
+    with torch.no_grad():
+        on_tiles = layer.filters(reference)
+        layer.form = "filters"
+        torch.testing.assert_close(on_tiles, layer.filters(reference))

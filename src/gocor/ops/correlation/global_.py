@@ -1,11 +1,12 @@
-"""Global correlation and its two adjoints: matrix products behind the same interface as the local ones."""
+"""Global correlation and its two adjoints: matrix products with the interface of the local operators."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...utils.checks import Normalize, check_feature_pair, check_volume, exporting, scale_of
+from ...utils.checks import Normalize, check_feature_pair, check_volume, scale_of
+from .. import select
 
 
 def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
@@ -23,7 +24,7 @@ def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize
     """
     reference, query = check_feature_pair(reference, query, same_size=False)
     scale = scale_of(normalize, reference.shape[1])
-    if exporting():
+    if select.exporting():
         return _product(reference, query, scale)
     with torch.autocast(reference.device.type, enabled=False):
         return _correlate(reference, query, scale)
@@ -65,7 +66,7 @@ def global_correlation_adjoint_query(
 
 
 def transpose_global_volume(volume: Tensor, size: tuple[int, int]) -> Tensor:
-    """A global volume `(B, Hq·Wq, Hr, Wr)` seen from the query of size `(Hq, Wq)`: `(B, Hr·Wr, Hq, Wq)`."""
+    """A global volume `(B, Hq·Wq, Hr, Wr)` as seen from the query of size `(Hq, Wq)`: `(B, Hr·Wr, Hq, Wq)`."""
     return volume.flatten(2).mT.unflatten(2, size)
 
 
@@ -83,7 +84,7 @@ def _adjoint_query(volume: Tensor, reference: Tensor, scale: float) -> Tensor:
 
 
 def _scaled_bmm(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    # The factor goes to one operand before the product: a mean in float16 must not overflow as a sum first.
+    # The factor is applied to one operand before the product: in float16 a sum would overflow where its mean does not.
     return torch.bmm(a * scale if scale != 1.0 else a, b)
 
 

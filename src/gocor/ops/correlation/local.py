@@ -1,21 +1,21 @@
 """Local correlation and its two adjoints: public functions over custom operators.
 
-The three operators are bilinear and closed under differentiation (the gradient of each is made of the other two), so
+The three operators are bilinear and closed under differentiation (the gradients of each are made of the other two), so
 they can be differentiated any number of times.
 """
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...utils.checks import Normalize, check_count, check_feature_pair, check_volume, exporting, scale_of
-from ..kernels import DTYPES, can_correlate, kernels
-from . import matmul as local_tiled
-from . import reference as local_reference
+from ...utils.checks import Normalize, check_count, check_feature_pair, check_volume, scale_of
+from .. import select
+from . import reference as specification
 
 
 def local_correlation(reference: Tensor, query: Tensor, radius: int = 4, *, normalize: Normalize = "mean") -> Tensor:
@@ -35,7 +35,7 @@ def local_correlation(reference: Tensor, query: Tensor, radius: int = 4, *, norm
     """
     check_count("radius", radius)
     reference, query = check_feature_pair(reference, query, same_size=True)
-    return _call(_correlate, local_reference.correlate, reference, query, radius, normalize)
+    return correlate(reference, query, radius, scale_of(normalize, query.shape[1]))
 
 
 def local_correlation_adjoint_reference(
@@ -54,7 +54,7 @@ def local_correlation_adjoint_reference(
     """
     check_count("radius", radius)
     _check_local_volume(volume, "query", query, radius)
-    return _call(_adjoint_reference, local_reference.adjoint_reference, volume, query, radius, normalize)
+    return adjoint_reference(volume, query, radius, scale_of(normalize, query.shape[1]))
 
 
 def local_correlation_adjoint_query(
@@ -62,21 +62,59 @@ def local_correlation_adjoint_query(
 ) -> Tensor:
     """Adjoint of `local_correlation` with respect to its query: `norm · Σ_d volume[d, p-d] · reference[:, p-d]`.
 
-    Arguments and result as in `local_correlation_adjoint_reference`, with the reference map in place of the query's.
+    Arguments and result are those of `local_correlation_adjoint_reference`, with the reference map in place of the
+    query's.
     """
     check_count("radius", radius)
     _check_local_volume(volume, "reference", reference, radius)
-    return _call(_adjoint_query, local_reference.adjoint_query, volume, reference, radius, normalize)
+    scale = scale_of(normalize, reference.shape[1])
+    if select.exporting():
+        return specification.adjoint_query(volume, reference, radius, scale)
+    with torch.autocast(reference.device.type, enabled=False):
+        return _adjoint_query(volume, reference, radius, scale, reference.dtype, False)
 
 
 def transpose_local_volume(volume: Tensor, radius: int = 4) -> Tensor:
-    """A local volume seen from the other image: `out[d, p] = volume[-d, p+d]`, zero where `p+d` is outside.
+    """A local volume as seen from the other image: `out[d, p] = volume[-d, p+d]`, zero where `p+d` is outside.
 
     `transpose_local_volume(local_correlation(a, b)) == local_correlation(b, a)`.
     """
     check_count("radius", radius)
     _check_local_volume(volume, "volume", volume, radius)
-    return local_reference.transpose_volume(volume, radius)
+    return specification.transpose_volume(volume, radius)
+
+
+def correlate(
+    reference: Tensor,
+    query: Tensor,
+    radius: int,
+    scale: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    exact: bool = False,
+) -> Tensor:
+    """`local_correlation` without checks, of operands that may differ in dtype.
+
+    Args:
+        reference: `(B, C, H, W)`.
+        query: `(B, C, H, W)`.
+        radius: R.
+        scale: factor of the products.
+        dtype: of the result; the reference's by default.
+        exact: never round products to TF32, even where torch allows it. An iterative optimisation needs this.
+    """
+    if select.exporting():
+        return specification.correlate(reference, query, radius, scale, dtype=dtype)
+    with torch.autocast(query.device.type, enabled=False):  # the operators choose their own precision
+        return _correlate(reference, query, radius, scale, dtype or reference.dtype, exact)
+
+
+def adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float = 1.0, *, exact: bool = False) -> Tensor:
+    """`local_correlation_adjoint_reference` without checks; arguments as in `correlate`."""
+    if select.exporting():
+        return specification.adjoint_reference(volume, query, radius, scale)
+    with torch.autocast(query.device.type, enabled=False):
+        return _adjoint_reference(volume, query, radius, scale, query.dtype, exact)
 
 
 def _check_local_volume(volume: Tensor, name: str, features: Tensor, radius: int) -> None:
@@ -84,87 +122,66 @@ def _check_local_volume(volume: Tensor, name: str, features: Tensor, radius: int
     check_volume("volume", volume, name, features, (*shape[:1], (2 * radius + 1) ** 2, *shape[2:]))
 
 
-def _call(
-    operator: Callable[..., Tensor],
-    specification: Callable[..., Tensor],
-    a: Tensor,
-    features: Tensor,
-    radius: int,
-    normalize: Normalize,
-) -> Tensor:
-    scale = scale_of(normalize, features.shape[1])
-    if exporting():
-        return specification(a, features, radius, scale)
-    with torch.autocast(features.device.type, enabled=False):  # the operators choose their own precision
-        return operator(a, features, radius, scale)
-
-
-def _form(features: Tensor, radius: int) -> Any:
-    """The fastest form for these features: kernels on a GPU that has Triton, compiled loops on a CPU that has Numba.
-
-    Elsewhere matrix products, or slices where the window is small: few passes, and most of a product would be thrown
-    away.
-    """
-    if can_correlate(features, radius):
-        return kernels()
-    if features.device.type == "cpu" and features.dtype in DTYPES and (loops := _loops()):
-        return loops
-    return local_reference if radius <= 1 else local_tiled
-
-
 @cache
-def _loops() -> ModuleType | None:
-    """Loops compiled by Numba: none where it is not installed, does not fit NumPy or is switched off."""
-    try:
-        from . import numba as local_numba
-    except (ImportError, OSError):
-        return None
-    return local_numba
+def _file(name: str) -> ModuleType:
+    return import_module(f"{__package__}.{name}")
+
+
+def _run(
+    name: str, first: Tensor, features: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
+) -> Tensor:
+    file = select.choose_correlation(features, radius)
+    options: dict[str, Any] = {"exact": exact} if file == "triton" else {}  # only tensor cores round
+    return getattr(_file(file), name)(first, features, radius, scale, dtype=dtype, **options).contiguous()
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())
-def _correlate(reference: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(query, radius).correlate(reference, query, radius, scale).contiguous()
+def _correlate(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
+    return _run("correlate", reference, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_reference", mutates_args=())
-def _adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(query, radius).adjoint_reference(volume, query, radius, scale).contiguous()
+def _adjoint_reference(
+    volume: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
+) -> Tensor:
+    return _run("adjoint_reference", volume, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_query", mutates_args=())
-def _adjoint_query(volume: Tensor, reference: Tensor, radius: int, scale: float) -> Tensor:
-    return _form(reference, radius).adjoint_query(volume, reference, radius, scale).contiguous()
+def _adjoint_query(
+    volume: Tensor, reference: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
+) -> Tensor:
+    return _run("adjoint_query", volume, reference, radius, scale, dtype, exact)
 
 
 @_correlate.register_fake
-def _(reference: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
+def _(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
     batch, _, height, width = reference.shape
-    return reference.new_empty(batch, (2 * radius + 1) ** 2, height, width)
+    return reference.new_empty(batch, (2 * radius + 1) ** 2, height, width, dtype=dtype)
 
 
 @_adjoint_reference.register_fake
 @_adjoint_query.register_fake
-def _(volume: Tensor, features: Tensor, radius: int, scale: float) -> Tensor:
-    return features.new_empty(features.shape)
+def _(volume: Tensor, features: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
+    return features.new_empty(features.shape, dtype=dtype)
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, Tensor, int, float], output: Tensor) -> None:
-    first, second, ctx.radius, ctx.scale = inputs
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    first, second, ctx.radius, ctx.scale, _, ctx.exact = inputs
     ctx.save_for_backward(first, second)
 
 
 def _gradients(of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]) -> Callable[..., Any]:
     """Backward rule of a bilinear operator `(first, second)`, from its two adjoints `(grad, first, second)`."""
 
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         first, second = ctx.saved_tensors
         need_first, need_second = ctx.needs_input_grad[:2]
+        options = ctx.radius, ctx.scale
         return (
-            of_first(grad, first, second, ctx.radius, ctx.scale) if need_first else None,
-            of_second(grad, first, second, ctx.radius, ctx.scale) if need_second else None,
-            None,
-            None,
+            of_first(grad, first, second, *options, first.dtype, ctx.exact) if need_first else None,
+            of_second(grad, first, second, *options, second.dtype, ctx.exact) if need_second else None,
+            *[None] * 4,
         )
 
     return backward

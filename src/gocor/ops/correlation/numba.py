@@ -1,7 +1,8 @@
-"""Local correlation on a CPU in loops that Numba compiles: only the wanted displacements, their sums in registers.
+"""Local correlation on a CPU as loops that Numba compiles (extra `cpu`): 3 to 4 times faster than `matmul`.
 
-Rows of features are packed, zero-padded, into a ring of the 2R+1 rows that a row reaches, which stays in cache. All of
-the arithmetic is in `_accumulate`. `docs/performance.md` has the measurements.
+The loops compute only the wanted displacements and keep their sums in registers. Rows of features are packed and
+zero-padded into a ring buffer of the 2R+1 rows within reach, which stays in the cache. `_accumulate` does all of the
+arithmetic.
 """
 
 import ctypes
@@ -23,17 +24,17 @@ from torch import Tensor
 if config.DISABLE_JIT:
     raise ImportError("Numba is switched off by NUMBA_DISABLE_JIT")
 
-LANES = 8  # of a vector of float32
-MOST = 9  # sums at a time: they and their operands fit into 16 registers, and hide each other's latency
-WORK = 2**20  # multiply-adds that are worth a thread, about 60 microseconds
+LANES = 8  # float32 numbers in a vector register
+MOST = 9  # sums at a time: they and their operands fit into 16 registers and hide each other's latency
+WORK = 2**20  # multiply-adds that justify another thread, about 60 microseconds
 
 
 @intrinsic
 def _accumulate(typing, count, terms, sums, left, right, step, apart):
     """`sums[k, x] += Σ_i left[i, x] · right[i·step + k·apart + x]` for k < count ≤ MOST, i < terms.
 
-    In LLVM's language: it alone promises that sums stay in registers. Of its liberties only `contract` is taken, so
-    that NaN and infinity come out as in plain torch. `sums` and `left` are matrices of whole vectors, `right` is flat.
+    Written in LLVM IR, which guarantees that the sums stay in registers. `contract` is the only fast-math flag, so that
+    NaN and infinity come out as in plain torch. `sums` and `left` are matrices of whole vectors, `right` is flat.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -94,7 +95,7 @@ def _pack(into, features, sample, y, shift):
 
 @njit
 def _roll(ring, features, sample, y, radius, anew):
-    """Pack the rows that row `y` reaches and the row above did not, or `anew` all; row r goes to r modulo 2R+1."""
+    """Pack the one row that row `y` reaches and row y−1 did not, or all if `anew`; row r goes to slot r mod 2R+1."""
     side = len(ring)
     for row in range(y - radius if anew else y + radius, y + radius + 1):
         _pack(ring[(row + side) % side], features, sample, row, -radius)
@@ -165,7 +166,7 @@ def _adjoint_rows(out, volume, features, radius, scale, transposed, first, last)
         _store(out, sample, 0, channels, y, sums, scale)
 
 
-# What threads are told: parts of all rows are taken and done; operator 0 correlates, 1 and 2 are its adjoints.
+# A task for the threads: counters of parts that were taken and done; operator 0 correlates, 1 and 2 are the adjoints.
 _TASK = np.dtype(
     [(name, np.int64) for name in ("taken", "done", "parts", "operator", "out", "first", "features")]
     + [(name, np.int64) for name in ("batch", "channels", "height", "width", "radius")]
@@ -186,7 +187,7 @@ def _floats(typing, address):
 
 @intrinsic
 def _count(typing, task, place):
-    """Add one to `taken` (place 0) or `done` (1), whatever other threads do; the number before."""
+    """Atomically add one to `taken` (place 0) or `done` (1); returns the number before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         whole = ir.IntType(64)
@@ -197,7 +198,7 @@ def _count(typing, task, place):
 
 
 def _work(pointer):
-    """Take parts of the rows of a task until none is left: what each thread runs."""
+    """What each thread runs: take parts of the rows of a task until none is left."""
     task = carray(pointer, 1)[0]
     size = (task.batch, task.channels, task.height, task.width)
     volume = (task.batch, (2 * task.radius + 1) ** 2, task.height, task.width)
@@ -217,7 +218,7 @@ def _work(pointer):
 
 
 def _compile(function: Callable[..., None]) -> Any:
-    """Machine code of a function of a task, kept for later processes where there is a folder to write to."""
+    """Machine code of a function of a task, cached on disk if the folder is writable."""
     signature = types.void(types.CPointer(from_dtype(_TASK)))
     try:
         return cfunc(signature, cache=True)(function)
@@ -232,9 +233,9 @@ def _machine_code() -> Any:
 
 @cache
 def _openmp() -> Any:
-    """`GOMP_parallel` of the OpenMP that torch uses, or none.
+    """`GOMP_parallel` of the OpenMP that torch uses, or `None`.
 
-    Its threads are those of torch, which wait for work in a loop: others would have to share processors with them.
+    Torch's threads wait for work in a busy loop. Threads of our own would have to share the cores with them.
     """
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
@@ -247,15 +248,24 @@ def _openmp() -> Any:
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """Threads of our own. A fork inherits the pool without its threads, so each process has another."""
+    """Threads of our own, by process: a fork inherits the pool but not its threads."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="gocor")
 
 
-def _run(operator: int, out: Tensor, first: Tensor, features: Tensor, radius: int, scale: float) -> Tensor:
-    """Fill `out`, its rows shared among as many threads as torch uses; in the dtype of `features`."""
+def _run(
+    operator: int,
+    shape: tuple[int, ...],
+    first: Tensor,
+    features: Tensor,
+    radius: int,
+    scale: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """The result of an operator, its rows shared among as many threads as torch uses."""
     batch, _, height, _ = features.shape
     work = features.numel() * (2 * radius + 1) ** 2
     threads = max(1, min(torch.get_num_threads(), batch * height, work // WORK))
+    out = torch.empty(shape)
     operands = [out, *(maps.detach().to(torch.float32).contiguous() for maps in (first, features))]
     addresses = [operand.data_ptr() for operand in operands]
     task = np.array([(0, 0, threads, operator, *addresses, *features.shape, radius, scale)], _TASK)
@@ -270,20 +280,27 @@ def _run(operator: int, out: Tensor, first: Tensor, features: Tensor, radius: in
             other.result()
     if task["done"] != threads:
         raise MemoryError("local correlation: no memory for temporary rows")
-    return out.to(features.dtype)
+    return out.to(dtype)
 
 
-def correlate(reference: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    """See `local_reference.correlate`."""
+def correlate(
+    reference: Tensor, query: Tensor, radius: int, scale: float, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """See `reference.correlate`."""
     batch, _, height, width = reference.shape
-    return _run(0, torch.empty(batch, (2 * radius + 1) ** 2, height, width), reference, query, radius, scale)
+    shape = batch, (2 * radius + 1) ** 2, height, width
+    return _run(0, shape, reference, query, radius, scale, dtype or reference.dtype)
 
 
-def adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    """See `local_reference.adjoint_reference`."""
-    return _run(1, torch.empty(query.shape), volume, query, radius, scale)
+def adjoint_reference(
+    volume: Tensor, query: Tensor, radius: int, scale: float, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """See `reference.adjoint_reference`."""
+    return _run(1, tuple(query.shape), volume, query, radius, scale, dtype or query.dtype)
 
 
-def adjoint_query(volume: Tensor, reference: Tensor, radius: int, scale: float) -> Tensor:
-    """See `local_reference.adjoint_query`."""
-    return _run(2, torch.empty(reference.shape), volume, reference, radius, scale)
+def adjoint_query(
+    volume: Tensor, reference: Tensor, radius: int, scale: float, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """See `reference.adjoint_query`."""
+    return _run(2, tuple(reference.shape), volume, reference, radius, scale, dtype or reference.dtype)

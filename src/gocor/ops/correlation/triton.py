@@ -1,9 +1,8 @@
 """Local correlation and its adjoints as Triton kernels.
 
-A program takes a tile of TY×TX filters. The query pixels that they can reach lie in TY+2R rows of TX+2R; products of
-the tile with such a row run on matrix units, and the displacements are a band of the result. Features may lie channels
-first or last in memory, and operands may differ in dtype: products are accumulated in float32. Everything is held to
-`local_reference` by tests.
+One program takes a tile of TY×TX filters. The query pixels that these can reach lie in TY+2R rows of TX+2R pixels; the
+products of the tile with such a row run on tensor cores, and the displacements are a band of the result. Features may
+be channels first or channels last, and operands may differ in dtype. Products are accumulated in float32.
 """
 
 from typing import Literal
@@ -17,13 +16,14 @@ TY, TX = 8, 8
 SIDES = {"reference": 0, "query": 1, "both": 2}
 
 
-def precision(*operands: Tensor) -> str:
-    """How products are made on matrix units.
+def precision(*operands: Tensor, exact: bool = False) -> str:
+    """How tensor cores multiply: `"tf32"` rounds float32 operands to 11 bits, `"tf32x3"` is as exact as float32.
 
-    Three products of 11 bits each are as exact as float32. One is enough where an operand has 16 bits anyway, or where
-    torch's own matrix products of float32 are made so.
+    16-bit operands are exact in TF32. Otherwise TF32 is used where an operand has 16 bits anyway or where torch allows
+    it for its own matrix products, unless the products must be `exact`.
     """
-    if any(x.dtype.itemsize == 2 for x in operands) or torch.backends.cuda.matmul.allow_tf32:
+    narrow = [x.dtype.itemsize == 2 for x in operands]
+    if all(narrow) or (not exact and (any(narrow) or torch.backends.cuda.matmul.allow_tf32)):
         return "tf32"
     return "tf32x3"
 
@@ -79,7 +79,7 @@ def _adjoint_kernel(
         else:
             channel = (dy + R) * (2 * R + 1) + dx + R
             u = tl.load(volume + channel * H * W + (y * W + x)[:, None], keep, 0.0)
-        if SIDE != 0:  # the volume seen from the query: displacement −d, at the key
+        if SIDE != 0:  # the volume as seen from the query: displacement −d, at the key
             channel = (R - dy) * (2 * R + 1) + R - dx
             u += tl.load(volume + channel * H * W + (ky * W + kx)[None, :], keep, 0.0)
         at = features + batch * fb + (ky * W + kx)[:, None] * fp + c[None, :] * fc
@@ -92,31 +92,53 @@ def _adjoint_kernel(
 
 
 def correlate(
-    reference: Tensor, query: Tensor, radius: int, scale: float, *, dtype: torch.dtype | None = None
+    reference: Tensor,
+    query: Tensor,
+    radius: int,
+    scale: float,
+    *,
+    dtype: torch.dtype | None = None,
+    exact: bool = False,
 ) -> Tensor:
-    """See `local_reference.correlate`; the volume has the reference's dtype unless another is asked for."""
+    """See `reference.correlate`; for `exact` see `precision`."""
     batch, _, height, width = reference.shape
     volume = reference.new_empty(batch, (2 * radius + 1) ** 2, height, width, dtype=dtype or reference.dtype)
-    _launch_correlate(reference, query, volume, volume.stride(1), volume.stride(3), radius, scale)
+    _launch_correlate(reference, query, volume, (volume.stride(1), volume.stride(3)), radius, scale, exact)
     return volume
 
 
 def autocorrelate(features: Tensor, radius: int) -> Tensor:
-    """Scalar products of each pixel with those around it, in float32, displacements last: `(B, H, W, (2R+1)²)`."""
+    """Scalar products of each pixel with its neighbours, in float32, displacements last: `(B, H, W, (2R+1)²)`."""
     batch, _, height, width = features.shape
     volume = features.new_empty(batch, height, width, (2 * radius + 1) ** 2, dtype=torch.float32)
-    _launch_correlate(features, features, volume, 1, volume.shape[3], radius, 1.0)
+    _launch_correlate(features, features, volume, (1, volume.shape[3]), radius, 1.0, True)
     return volume
 
 
-def adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float) -> Tensor:
-    """See `local_reference.adjoint_reference`."""
-    return adjoint(volume, query, radius, scale, "reference")
+def adjoint_reference(
+    volume: Tensor,
+    query: Tensor,
+    radius: int,
+    scale: float,
+    *,
+    dtype: torch.dtype | None = None,
+    exact: bool = False,
+) -> Tensor:
+    """See `reference.adjoint_reference`; for `exact` see `precision`."""
+    return adjoint(volume, query, radius, scale, "reference", dtype=dtype, exact=exact)
 
 
-def adjoint_query(volume: Tensor, reference: Tensor, radius: int, scale: float) -> Tensor:
-    """See `local_reference.adjoint_query`."""
-    return adjoint(volume, reference, radius, scale, "query")
+def adjoint_query(
+    volume: Tensor,
+    reference: Tensor,
+    radius: int,
+    scale: float,
+    *,
+    dtype: torch.dtype | None = None,
+    exact: bool = False,
+) -> Tensor:
+    """See `reference.adjoint_query`; for `exact` see `precision`."""
+    return adjoint(volume, reference, radius, scale, "query", dtype=dtype, exact=exact)
 
 
 def adjoint(
@@ -127,9 +149,10 @@ def adjoint(
     side: Literal["reference", "query", "both"],
     *,
     dtype: torch.dtype | None = None,
+    exact: bool = False,
 ) -> Tensor:
-    """One of the two adjoints of a correlation, or their sum; laid out in memory as the features are."""
-    volume, features = volume.contiguous(), regular(features)
+    """One of the two adjoints of a correlation, or their sum, in the memory layout of the features."""
+    volume, features = volume.contiguous(), dense(features)
     batch, channels, height, width = features.shape
     out = torch.empty_like(features, dtype=dtype or features.dtype)
     tiles_y, tiles_x, block = triton.cdiv(height, TY), triton.cdiv(width, TX), _block(channels)
@@ -137,41 +160,47 @@ def adjoint(
         _adjoint_kernel[(tiles_y * tiles_x, triton.cdiv(channels, block), batch)](
             volume, features, out, height, width, tiles_x, scale, *strides(features), *strides(out),
             SIDE=SIDES[side], C=channels, R=radius, KEYS=_keys(radius), TY=TY, TX=TX, BLOCK_C=block,
-            PRECISION=precision(volume, features), MIXED=volume.dtype != features.dtype, num_warps=4,
+            PRECISION=precision(volume, features, exact=exact), MIXED=volume.dtype != features.dtype, num_warps=4,
         )  # fmt: skip
     return out
 
 
 def _launch_correlate(
-    reference: Tensor, query: Tensor, volume: Tensor, by_channel: int, by_pixel: int, radius: int, scale: float
+    reference: Tensor, query: Tensor, volume: Tensor, layout: tuple[int, int], radius: int, scale: float, exact: bool
 ) -> None:
-    reference, query = regular(reference), regular(query)
+    """Fill a volume whose channels and pixels lie `layout` elements apart."""
+    reference, query = dense(reference), dense(query)
     batch, channels, height, width = reference.shape
     tiles_y, tiles_x = triton.cdiv(height, TY), triton.cdiv(width, TX)
     if volume.numel():
         _correlate_kernel[(tiles_y * tiles_x, TY + 2 * radius, batch)](
             reference, query, volume, height, width, tiles_x, scale, *strides(reference), *strides(query),
-            volume.stride(0), by_channel, by_pixel, C=channels, R=radius, KEYS=_keys(radius), TY=TY, TX=TX,
-            BLOCK_C=_block(channels), PRECISION=precision(reference, query), MIXED=reference.dtype != query.dtype,
-            num_warps=4,
+            volume.stride(0), *layout, C=channels, R=radius, KEYS=_keys(radius), TY=TY, TX=TX,
+            BLOCK_C=_block(channels), PRECISION=precision(reference, query, exact=exact),
+            MIXED=reference.dtype != query.dtype, num_warps=4,
         )  # fmt: skip
 
 
-def regular(features: Tensor) -> Tensor:
-    """Channels first or channels last, without gaps."""
+def dense(features: Tensor) -> Tensor:
+    """Features without gaps, channels first or channels last."""
     return features if features.is_contiguous(memory_format=torch.channels_last) else features.contiguous()
 
 
 def strides(features: Tensor) -> tuple[int, int, int]:
-    """Of samples, of channels and of pixels."""
+    """Strides of samples, channels and pixels."""
     _, channels, height, width = features.shape
     if features.is_contiguous():
         return channels * height * width, height * width, 1
     return channels * height * width, 1, channels
 
 
+def processors(device: torch.device) -> int:
+    """Number of multiprocessors of a GPU; a small number in Triton's interpreter."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
 def _keys(radius: int) -> int:
-    return max(16, triton.next_power_of_2(TX + 2 * radius))  # a matrix product takes 16 columns at the least
+    return max(16, triton.next_power_of_2(TX + 2 * radius))  # tensor cores take at least 16 columns
 
 
 def _block(channels: int) -> int:

@@ -1,13 +1,13 @@
-"""Global GOCor in Gram space in few launches, without gradients: Triton kernels around torch's matrix products.
+"""Global GOCor without gradients as a few Triton kernels around torch's matrix products.
 
-What is computed is `modules.gram.gram_descent`. Rows of S, U and T belong to the query first, then to the reference.
-The product T′ = G·U leaves out λ²S, which is added where T is read; so is λ²P to RᵀR ∗ T′, since P = RᵀR ∗ S. An
-iteration is five launches, or three where the objective has no query term:
+It computes `gram.gram_descent`. Rows of S, U and T belong to the query first, then to the reference. The product
+T′ = G·U leaves out λ²S, which is added where T is read; likewise λ²P is added to RᵀR ∗ T′, since P = RᵀR ∗ S. An
+iteration is five launches, or three without query objective:
 
-    T′ = G·U → R ∗ T′ → Rᵀ over the reference → Rᵀ over the query, and sums → step, S, P and the next pull.
+    T′ = G·U → R ∗ T′ → Rᵀ over the reference → Rᵀ over the query, and sums → step, S, P and the next U.
 
-Sums are made in parts, one for each program, and added up by every program that needs them: no atomics, so results are
-the same in every run. The reference term's coefficients are read from a table by squared distance.
+Every program writes a partial sum, and every program that needs the total adds the parts up: without atomics, results
+are the same in every run. The coefficients of the reference objective are read from a table by squared distance.
 """
 
 import torch
@@ -15,23 +15,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..correlation.triton import precision, regular, strides
+from ..correlation.triton import dense, precision, strides
 from . import rounding
+from .operators import GlobalOptions, GlobalParameters
 from .smoothing_triton import ADJOINT_BLOCK, BLOCK, LOOPS, QUERIES, _adjoint_over_reference_kernel, _smooth_kernel
 
 COLUMNS, ROWS = 128, 8  # locations and rows of S that a program takes
-PARTS = 1024  # of a sum over a sample, at the most
-PARTS_OF_LOCATION = 16
-CHANNELS = 128  # that a program takes at a time for initial filters
-COLLINEAR = tl.constexpr(rounding.of_determinant(torch.float32))
-PROGRAMS = 256  # are wanted of R, which otherwise takes many query positions each
+PARTS = 1024  # largest number of partial sums of a sample
+PARTS_OF_LOCATION = 16  # the same, of a location
+CHANNELS = 128  # channels that a program takes at a time for initial filters
+COLLINEAR = tl.constexpr(rounding.determinant_floor(torch.float32))
+PROGRAMS = 256  # R's programs take fewer query positions each until there are this many programs
 
 
 @triton.jit
 def _gather_kernel(
     reference, query, features, mean, D, Nq, Nr, rb, rc, rp, qb, qc, qp, BLOCK_C: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Query and reference side by side, in float32, and the reference's mean."""
+    """Query and reference side by side in float32, and the mean of the reference."""
     batch, c = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     to = features + (batch * D + c)[:, None] * (Nq + Nr)
     for first in range(0, Nq, BLOCK):
@@ -63,7 +64,7 @@ def _start_kernel(
         keep = (c < D)[:, None] & (p < Nr)[None, :]
         f = tl.load(features + (batch * D + c)[:, None] * (Nq + Nr) + Nq + p[None, :], keep, 0.0)
         ff += tl.sum(f * f, 0)
-        if CONTEXT:  # sums of one kind for all three, so that they are equal where f is the mean
+        if CONTEXT:  # one kind of sum for all three, so that they are equal where f is the mean
             m = tl.load(mean + batch * D + c, c < D, 0.0)[:, None] + tl.zeros_like(f)
             fm += tl.sum(f * m, 0)
             mm += tl.sum(m * m, 0)
@@ -87,21 +88,21 @@ def _start_kernel(
 
 @triton.jit
 def _coefficients(table, k, r, Wr, LAST: tl.constexpr):
-    """Bend, slant and goal of the scores of reference pixels k at locations r."""
+    """Coefficients of the scores of reference pixels k at locations r."""
     dy, dx = (k // Wr)[:, None] - (r // Wr)[None, :], (k % Wr)[:, None] - (r % Wr)[None, :]
     at = table + tl.minimum(dy * dy + dx * dx, LAST)
     return tl.load(at), tl.load(at + (LAST + 1)), tl.load(at + 2 * (LAST + 1))
 
 
 @triton.jit
-def _slope_and_residual(scores, bend, slant, goal, ETA: tl.constexpr):
+def _slope_and_residual(scores, absolute, linear, target, ETA: tl.constexpr):
     if ETA == 0:
-        slope = bend * tl.where(scores > 0, 1.0, tl.where(scores < 0, -1.0, 0.0)) + slant
-        residual = slope * scores - goal
+        slope = absolute * tl.where(scores > 0, 1.0, tl.where(scores < 0, -1.0, 0.0)) + linear
+        residual = slope * scores - target
     else:
         root = tl.sqrt(scores * scores + ETA * ETA)
-        slope = bend * (scores / root) + slant
-        residual = bend * (root - ETA) + slant * scores - goal
+        slope = absolute * (scores / root) + linear
+        residual = absolute * (root - ETA) + linear * scores - target
     return slope, residual
 
 
@@ -137,8 +138,8 @@ def _reference_rows(
     """A few rows' part of the three sums; pointers are those of the reference's first row."""
     at, keep = k[:, None] * Nr + r[None, :], (k < Nr)[:, None] & (r < Nr)[None, :]
     s = tl.load(scores + at, keep, 0.0)
-    bend, slant, goal = _coefficients(table, k, r, Wr, LAST)
-    slope, residual = _slope_and_residual(s, bend, slant, goal, ETA)
+    absolute, linear, target = _coefficients(table, k, r, Wr, LAST)
+    slope, residual = _slope_and_residual(s, absolute, linear, target, ETA)
     if START:
         tl.store(pull + at, slope * residual, keep)
         u, t = tl.zeros_like(s), tl.zeros_like(s)
@@ -150,7 +151,7 @@ def _reference_rows(
 
 @triton.jit
 def _sums_kernel(
-    scores, pull, change, between, first, smoothed, table, regularization, parts, Nq, Nr, Hq, Wq, Wr, units,
+    scores, pull, change, between, first, smoothed, table, regularization, by_sample, parts, Nq, Nr, Hq, Wq, Wr, units,
     START: tl.constexpr, QUERY: tl.constexpr, INTER: tl.constexpr, ETA: tl.constexpr, LAST: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -165,7 +166,7 @@ def _sums_kernel(
     change += batch * (Nq + Nr) * Nr
     above = Nq if QUERY else 0  # rows of U above the reference's
     pull += batch * (above + Nr) * Nr
-    decay = tl.load(regularization)
+    decay = tl.load(regularization + batch * by_sample)
     along, squared = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     curvature = tl.zeros((BLOCK,), tl.float32)
     for unit in range(group, units, groups):
@@ -214,17 +215,17 @@ def _totals_of_locations(parts, r, count, Nr, GROUPS: tl.constexpr):
 
 @triton.jit
 def _update_kernel(
-    scores, pull, change, smoothed, table, regularization, step_factor, parts, energy, next_energy, out,
+    scores, pull, change, smoothed, table, regularization, by_sample, step_factor, parts, energy, next_energy, out,
     Nq, Nr, Wr, count, floor,
     FINAL: tl.constexpr, QUERY: tl.constexpr, ETA: tl.constexpr, LAST: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The step, and all that it changes; of the last one, only what is asked for."""
+    """The step and everything that it changes; after the last step, only the query scores."""
     batch = tl.program_id(2).to(tl.int64)
     r, k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    decay, factor = tl.load(regularization), tl.load(step_factor)
+    decay, factor = tl.load(regularization + batch * by_sample), tl.load(step_factor)
     energy += batch * Nr
-    if QUERY:  # one step for the sample, whose energy is spread over locations at first, then lies at the first of them
+    if QUERY:  # one step per sample; ‖w‖² is given by location at first, and for the whole sample afterwards
         parts += batch * 3 * count
         along, squared = _total(parts, count, PARTS), _total(parts + count, count, PARTS)
         curvature, norm = _total(parts + 2 * count, count, PARTS), _total(energy, Nr, PARTS)
@@ -254,8 +255,8 @@ def _update_kernel(
         of_query, of_reference = keep & (k < Nq)[:, None], keep & (k >= Nq)[:, None]
         above = Nq if QUERY else 0
         to = pull + batch * (above + Nr) * Nr + (k - Nq + above)[:, None] * Nr + r[None, :]
-        bend, slant, goal = _coefficients(table, k - Nq, r, Wr, LAST)
-        slope, residual = _slope_and_residual(s, bend, slant, goal, ETA)
+        absolute, linear, target = _coefficients(table, k - Nq, r, Wr, LAST)
+        slope, residual = _slope_and_residual(s, absolute, linear, target, ETA)
         value = slope * residual
         if QUERY:  # rows of the query hold P
             moved = step * tl.load(smoothed + batch * Nq * Nr + at, of_query, 0.0)
@@ -264,12 +265,11 @@ def _update_kernel(
         tl.store(to, value, of_reference)
 
 
-def descend(
-    reference: Tensor, query: Tensor, beta: Tensor, gamma: Tensor | None, table: Tensor, regularization: Tensor,
-    step_factor: Tensor, taps: Tensor | None, first: Tensor | None, second: Tensor | None,
-    iters: int, eta: float, floor: float, stabilizer: float,
-) -> Tensor:  # fmt: skip
-    """The volume of global GOCor, see `modules.fused_global`: `(B, Hq·Wq, Hr, Wr)`, in the reference's dtype."""
+def volume(reference: Tensor, query: Tensor, parameters: GlobalParameters, options: GlobalOptions) -> Tensor:
+    """The volume of global GOCor, `(B, Hq·Wq, Hr, Wr)`, in the reference's dtype; see `operators.global_volume`."""
+    beta, gamma, table, regularization, step_factor, taps, first, second = parameters
+    iters, eta, floor, stabilizer = options
+    by_sample = int(regularization.numel() > 1)
     batch, _, hr, wr = reference.shape
     hq, wq = query.shape[2:]
     m, n = hq * wq, hr * wr
@@ -288,14 +288,15 @@ def descend(
     blocks, units = triton.cdiv(n, COLUMNS), triton.cdiv(n, ROWS) + (m if with_query else 0)
     groups = min(units, max(1, PARTS // blocks) if with_query else PARTS_OF_LOCATION)
     parts = scores.new_empty(batch, 3, groups, blocks if with_query else n)
-    options = {"QUERY": with_query, "ETA": eta, "LAST": last, "ROWS": ROWS, "BLOCK": COLUMNS, "num_warps": 4}
+    constants = {"QUERY": with_query, "ETA": eta, "LAST": last, "ROWS": ROWS, "BLOCK": COLUMNS, "num_warps": 4}
 
     def add_up(volume: Tensor, start: bool) -> None:
         if second is not None:
             _smooth_over_reference(volume, (hq, wq, hr, wr), taps, second, rhos, between)
         _sums_kernel[(blocks, groups, batch)](
             scores, pull, change, between, first if first is not None else between, smoothed, table, regularization,
-            parts, m, n, hq, wq, wr, units, START=start, INTER=first.shape[1] if first is not None else 1, **options,
+            by_sample, parts, m, n, hq, wq, wr, units, START=start, INTER=first.shape[1] if first is not None else 1,
+            **constants,
         )  # fmt: skip
 
     add_up(scores, True)
@@ -304,9 +305,9 @@ def descend(
         add_up(change, False)
         final = turn == iters - 1
         _update_kernel[(blocks, triton.cdiv(m if final else m + n, ROWS), batch)](
-            scores, pull, change, smoothed, table, regularization, step_factor, parts, *energies, out, m, n, wr,
-            groups * blocks if with_query else groups, floor, FINAL=final,
-            PARTS=PARTS if with_query else PARTS_OF_LOCATION, **options,
+            scores, pull, change, smoothed, table, regularization, by_sample, step_factor, parts, *energies, out,
+            m, n, wr, groups * blocks if with_query else groups, floor, FINAL=final,
+            PARTS=PARTS if with_query else PARTS_OF_LOCATION, **constants,
         )  # fmt: skip
         energies.reverse()
     return out
@@ -316,7 +317,7 @@ def _start(
     reference: Tensor, query: Tensor, beta: Tensor, gamma: Tensor | None, stabilizer: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Features of query and reference `(B, D, Nq+Nr)`, filters `(B, D, Nr)` and their squared norms `(B, Nr)`."""
-    reference, query = regular(reference), regular(query)
+    reference, query = dense(reference), dense(query)
     batch, channels = reference.shape[:2]
     m, n = query.shape[2:].numel(), reference.shape[2:].numel()
     features = reference.new_empty(batch, channels, m + n, dtype=torch.float32)
@@ -336,7 +337,7 @@ def _start(
 def _smooth_over_reference(
     volume: Tensor, size: tuple[int, int, int, int], taps: Tensor | None, second: Tensor, rhos: Tensor, between: Tensor
 ) -> None:
-    """R of the volume's first rows `(B, Hq·Wq, Hr·Wr)`, and of Rᵀ the part over the reference."""
+    """R ∗ the first rows of a volume `(B, Hq·Wq, Hr·Wr)`, and the part of Rᵀ over the reference."""
     hq, wq, hr, wr = size
     batch, blocks = len(volume), triton.cdiv(hr * wr, BLOCK)
     queries = QUERIES

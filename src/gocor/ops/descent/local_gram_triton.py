@@ -1,8 +1,18 @@
-"""Local GOCor's iterations in Gram space as Triton kernels: all of them in one launch, forward and backward.
+"""Local GOCor in Gram space as Triton kernels: all iterations in one launch, and their backward pass in two.
 
-A program takes a location, holds the (2R+1)²×(2R+1)² scalar products G of the features around it on chip (or, if they
-are fewer numbers, the features F themselves: G = FᵀF), and iterates. From a radius of 6 on, where neither fits, it
-reads features anew in each iteration. `gram_reference` says what is computed, and is what the kernels are held to.
+At a location, let F hold the features around it (D×(2R+1)², zero outside of the image) and G = FᵀF. Every gradient of
+the reference objective is a combination of these features, so the filter stays w = F·b. It starts from b⁰ = γδ, with
+w⁰ = γf and γ = β/(‖f‖² + ε). With c = G·b the scores, and q and r slope and residual of the reference objective, one
+iteration of `reference.steepest_descent` is
+
+    u = q·r + λ²b,   t = G·u,   α = uᵀt / (‖q·t‖² + λ²uᵀt),   b ← b − sα·u,   c ← c − sα·t.
+
+The channels are gone from the loop. α is set to zero where ‖g‖² = uᵀt is rounding error of g = F·u: in a flat region G
+is singular, and u does not vanish when g does.
+
+One program takes one location. It holds G on chip (or the features F themselves, if they are fewer numbers). From
+R = 6 on, where neither fits, it reads the features again in each iteration. G's entries are values of the
+autocorrelation A of radius 2R, G[d, d′] = A[p+d, d′−d], which neighbouring locations share.
 """
 
 import torch
@@ -10,18 +20,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..correlation.triton import autocorrelate, regular, strides
+from ..correlation.triton import adjoint, autocorrelate, correlate, dense, processors, strides
 from . import rounding
-from .gram_reference import Gradients, Options
+from .operators import LocalOptions, LocalParameters
 
-PROGRAMS = 3  # of the backward kernel on a processor, each of which takes many locations
-MANY_PROGRAMS = 8  # where they hold less on chip
-RESIDENT = 128  # products of that many features with each other fit on chip,
-FEW_CHANNELS = 64  # or so many channels of them;
-ROWS = 16  # of more features, channels are read anew in each iteration, so many at a time
+PROGRAMS = 3  # programs of the backward kernel per multiprocessor; each takes many locations
+MANY_PROGRAMS = 8  # the same, where features are read again and less is held on chip
+RESIDENT = 128  # largest (padded) number of displacements whose products with each other fit on chip
+FEW_CHANNELS = 64  # up to this many channels, features are held in place of their products
+ROWS = 16  # channels that are read at a time where neither is held
 GATHERED = 256  # pixels that a program of the gathering kernel takes
-BY_PRODUCTS = tl.constexpr(rounding.of_gradient(torch.float32))
-BY_FEATURES = tl.constexpr(rounding.of_gradient(torch.float32, by_products=False))
+BY_PRODUCTS = tl.constexpr(rounding.gradient_floor(torch.float32))
+BY_FEATURES = tl.constexpr(rounding.gradient_floor(torch.float32, by_products=False))
 
 
 @triton.jit
@@ -76,11 +86,11 @@ def _product(
 
 
 @triton.jit
-def _rounding(
+def _noise_floor(
     resident, source, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The diagonal of G, scaled: ‖g‖² below Σ u² of it is but rounding."""
+    """The diagonal of G, scaled: ‖g‖² below Σ u²·(this) is rounding error."""
     SIDE: tl.constexpr = 2 * R + 1
     WIDE: tl.constexpr = 4 * R + 1
     if C == 0:
@@ -103,7 +113,7 @@ def _load(
     source, location, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """What is held on chip, and the products of the location's own feature with those around it and with itself."""
+    """What is held on chip, and the products of the location's own feature with its neighbours and with itself."""
     K: tl.constexpr = (2 * R + 1) * (2 * R + 1)
     WIDE: tl.constexpr = 4 * R + 1
     if C > 0:
@@ -121,20 +131,22 @@ def _load(
 
 
 @triton.jit
-def _activation(scores, bend, slant, goal, ETA: tl.constexpr):
-    """|c| (or its smooth form), its derivative, slope and residual of the reference term."""
+def _activation(scores, absolute_gain, linear_gain, weighted_target, ETA: tl.constexpr):
+    """|c| (or its smooth form), its derivative, and slope and residual of the reference objective."""
     if ETA == 0:
         magnitude = tl.abs(scores)
         direction = tl.where(scores > 0, 1.0, tl.where(scores < 0, -1.0, 0.0))
     else:
         root = tl.sqrt(scores * scores + ETA * ETA)
         magnitude, direction = root - ETA, scores / root
-    return magnitude, direction, bend * direction + slant, bend * magnitude + slant * scores - goal
+    slope = absolute_gain * direction + linear_gain
+    return magnitude, direction, slope, absolute_gain * magnitude + linear_gain * scores - weighted_target
 
 
 @triton.jit
 def _descend_kernel(
-    source, beta, bend, slant, goal, regularization, step_factor, out, H, W, fb, fc, fp, floor, stabilizer,
+    source, beta, absolute_gain, linear_gain, weighted_target, regularization, step_factor, out, H, W, fb, fc, fp,
+    by_sample, floor, stabilizer,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     location = tl.program_id(0).to(tl.int64)
@@ -144,13 +156,14 @@ def _descend_kernel(
     d = tl.arange(0, KEYS)
     known = d < K
     resident, row, energy = _load(source, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
-    a, s, t = tl.load(bend + d, known, 0.0), tl.load(slant + d, known, 0.0), tl.load(goal + d, known, 0.0)
-    decay, factor = tl.load(regularization), tl.load(step_factor)
+    absolute, linear = tl.load(absolute_gain + d, known, 0.0), tl.load(linear_gain + d, known, 0.0)
+    target = tl.load(weighted_target + d, known, 0.0)
+    decay, factor = tl.load(regularization + batch * by_sample), tl.load(step_factor)
     start = tl.load(beta) / (energy + stabilizer)
     scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-    noise = _rounding(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
+    noise = _noise_floor(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
     for _ in range(ITERS):
-        _, _, slope, residual = _activation(scores, a, s, t, ETA)
+        _, _, slope, residual = _activation(scores, absolute, linear, target, ETA)
         u = slope * residual + decay * coefficients
         change, numerator = _product(resident, u, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
         along = slope * change
@@ -163,32 +176,35 @@ def _descend_kernel(
 
 @triton.jit
 def _descend_backward_kernel(
-    source, beta, bend, slant, goal, regularization, step_factor, grad, scratch, left, right, direct, of_maps,
-    of_scalars, locations, H, W, fb, fc, fp, floor, stabilizer, OF_GRAM: tl.constexpr,
+    source, beta, absolute_gain, linear_gain, weighted_target, regularization, step_factor, grad, scratch, left, right,
+    direct, of_maps, of_scalars, of_decay, locations, H, W, fb, fc, fp, by_sample, floor, stabilizer,
+    OF_GRAM: tl.constexpr,
     ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     program, programs = tl.program_id(0), tl.num_programs(0)
     K: tl.constexpr = (2 * R + 1) * (2 * R + 1)
     d = tl.arange(0, KEYS)
     known = d < K
-    a, s, t = tl.load(bend + d, known, 0.0), tl.load(slant + d, known, 0.0), tl.load(goal + d, known, 0.0)
-    decay, factor, gain = tl.load(regularization), tl.load(step_factor), tl.load(beta)
-    bar_bend, bar_slant = tl.zeros((KEYS,), tl.float32), tl.zeros((KEYS,), tl.float32)
-    bar_goal = tl.zeros((KEYS,), tl.float32)
-    bar_decay, bar_factor, bar_gain = 0.0, 0.0, 0.0
+    absolute, linear = tl.load(absolute_gain + d, known, 0.0), tl.load(linear_gain + d, known, 0.0)
+    target = tl.load(weighted_target + d, known, 0.0)
+    factor, gain = tl.load(step_factor), tl.load(beta)
+    bar_absolute, bar_linear = tl.zeros((KEYS,), tl.float32), tl.zeros((KEYS,), tl.float32)
+    bar_target = tl.zeros((KEYS,), tl.float32)
+    bar_factor, bar_gain = 0.0, 0.0
     own = scratch + program.to(tl.int64) * ITERS * 5 * KEYS + d
     for index in range(program, locations, programs):
         location = tl.cast(index, tl.int64)
         batch, pixel = location // (H * W), location % (H * W)
         y, x = pixel // W, pixel % W
         at = (batch * K + d) * H * W + pixel
+        decay, bar_decay = tl.load(regularization + batch * by_sample), 0.0
         resident, row, energy = _load(source, location, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
         energy += stabilizer
         start = gain / energy
         scores, coefficients = start * row, tl.where(d == K // 2, start, 0.0)
-        noise = _rounding(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
-        for i in range(ITERS):  # forward again, keeping what the way back needs
-            _, _, slope, residual = _activation(scores, a, s, t, ETA)
+        noise = _noise_floor(resident, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
+        for i in range(ITERS):  # the forward pass again, storing what the backward pass needs
+            _, _, slope, residual = _activation(scores, absolute, linear, target, ETA)
             u = slope * residual + decay * coefficients
             change, numerator = _product(resident, u, source, batch, y, x, H, W, fb, fc, fp, d, R, C, KEYS, ROWS)
             along = slope * change
@@ -205,21 +221,21 @@ def _descend_backward_kernel(
             scores -= step * change
         tl.debug_barrier()
         bar_b, bar_c = tl.load(grad + at, known, 0.0), tl.zeros((KEYS,), tl.float32)
-        goes_on = 1.0  # else the step led to an optimum, for every s nearby
+        continues = 1.0  # zero if a later step was rounding error: the optimum does not depend on s then
         for back in range(ITERS):
             i = ITERS - 1 - back
             scores, coefficients = tl.load(own + (5 * i) * KEYS), tl.load(own + (5 * i + 1) * KEYS)
             u, change = tl.load(own + (5 * i + 2) * KEYS), tl.load(own + (5 * i + 3) * KEYS)
             numerator = tl.load(scratch + (program.to(tl.int64) * ITERS * 5 + 5 * i + 4) * KEYS)
-            magnitude, direction, slope, residual = _activation(scores, a, s, t, ETA)
+            magnitude, direction, slope, residual = _activation(scores, absolute, linear, target, ETA)
             along = slope * change
             curvature = tl.sum(along * along, 0) + decay * numerator
             resolved = numerator > tl.sum(u * u * noise, 0)
             alpha = tl.where(resolved, numerator / tl.maximum(curvature, floor), 0.0)
             step = factor * alpha
             bar_step = -(tl.sum(bar_b * u, 0) + tl.sum(bar_c * change, 0))
-            bar_factor += goes_on * bar_step * alpha
-            goes_on = tl.where(resolved, 1.0, 0.0)
+            bar_factor += continues * bar_step * alpha
+            continues = tl.where(resolved, 1.0, 0.0)
             bar_alpha = tl.where(resolved, bar_step * factor / tl.maximum(curvature, floor), 0.0)
             bar_curvature = tl.where(curvature >= floor, -bar_alpha * alpha, 0.0)
             bar_numerator = bar_alpha + decay * bar_curvature
@@ -237,21 +253,21 @@ def _descend_backward_kernel(
             bar_c += bar_residual * slope
             if ETA != 0:
                 root = magnitude + ETA
-                bar_c += bar_slope * a * ETA * ETA / (root * root * root)
-            bar_bend += bar_residual * magnitude + bar_slope * direction
-            bar_slant += bar_residual * scores + bar_slope
-            bar_goal -= bar_residual
+                bar_c += bar_slope * absolute * ETA * ETA / (root * root * root)
+            bar_absolute += bar_residual * magnitude + bar_slope * direction
+            bar_linear += bar_residual * scores + bar_slope
+            bar_target -= bar_residual
         bar_start = tl.sum(tl.where(d == K // 2, bar_b, 0.0), 0) + tl.sum(row * bar_c, 0)
         bar_gain += bar_start / energy
+        tl.store(of_decay + location, bar_decay)
         if OF_GRAM:
             tl.store(direct + at, start * bar_c - tl.where(d == K // 2, bar_start * start / energy, 0.0), known)
-        tl.debug_barrier()  # the scratch is written again for the next location
-    tl.store(of_maps + program * 3 * KEYS + d, bar_bend)
-    tl.store(of_maps + (program * 3 + 1) * KEYS + d, bar_slant)
-    tl.store(of_maps + (program * 3 + 2) * KEYS + d, bar_goal)
-    tl.store(of_scalars + program * 3, bar_decay)
-    tl.store(of_scalars + program * 3 + 1, bar_factor)
-    tl.store(of_scalars + program * 3 + 2, bar_gain)
+        tl.debug_barrier()  # the next location overwrites the scratch memory
+    tl.store(of_maps + program * 3 * KEYS + d, bar_absolute)
+    tl.store(of_maps + (program * 3 + 1) * KEYS + d, bar_linear)
+    tl.store(of_maps + (program * 3 + 2) * KEYS + d, bar_target)
+    tl.store(of_scalars + program * 2, bar_factor)
+    tl.store(of_scalars + program * 2 + 1, bar_gain)
 
 
 @triton.jit
@@ -282,66 +298,97 @@ def _gather_kernel(
     tl.store(out + (batch * WIDE * WIDE + e) * H * W + pixel, acc, pixel < H * W)
 
 
-def descend(features: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Tensor:
-    """See `gram_reference.descend`, of the autocorrelation of features `(B, D, H, W)`."""
-    features = regular(features)
-    batch, _, height, width = features.shape
-    source, shape = _source(features, options.radius)
-    out = features.new_empty(batch, (2 * options.radius + 1) ** 2, height, width, dtype=torch.float32)
+def filters(reference: Tensor, parameters: LocalParameters, options: LocalOptions) -> tuple[Tensor, Tensor]:
+    """Optimised filters w `(B, D, H, W)` and their coefficients b `(B, (2R+1)², H, W)`, float32: w = F·b."""
+    reference = dense(reference)
+    batch, _, height, width = reference.shape
+    source, sizes = _source(reference, options.radius)
+    out = reference.new_empty(batch, (2 * options.radius + 1) ** 2, height, width, dtype=torch.float32)
     if out.numel():
         _descend_kernel[(batch * height * width,)](
-            source, *parameters, out, height, width, *strides(features), options.floor, options.stabilizer,
-            ITERS=options.iters, ETA=options.eta, R=options.radius, **shape,
+            source, *parameters, out, height, width, *strides(reference), _by_sample(parameters), options.floor,
+            options.stabilizer, ITERS=options.iters, ETA=options.eta, R=options.radius, **sizes,
         )  # fmt: skip
-    return out
+    return adjoint(out, reference, options.radius, 1.0, "reference", dtype=torch.float32, exact=True), out
+
+
+def filters_gradients(
+    grad: Tensor,
+    coefficients: Tensor,
+    reference: Tensor,
+    parameters: LocalParameters,
+    options: LocalOptions,
+    *,
+    of_reference: bool,
+) -> list[Tensor]:
+    """Gradients of the reference (empty unless asked for) and of every parameter, from that of the filters."""
+    radius = options.radius
+    bar_coefficients = correlate(grad, reference, radius, 1.0, dtype=torch.float32, exact=True)
+    bar_gram, *bars = descend_gradients(bar_coefficients, reference, parameters, options, of_gram=of_reference)
+    if not of_reference:
+        return [reference.new_empty(0), *bars]
+    # w = F·b depends on the features directly, and b through A, whose entries are products of features on both sides.
+    bar_reference = adjoint(bar_gram, reference, 2 * radius, 1.0, "both", dtype=torch.float32, exact=True)
+    bar_reference += adjoint(coefficients, grad, radius, 1.0, "query", dtype=torch.float32, exact=True)
+    return [bar_reference.to(reference.dtype), *bars]
 
 
 def descend_gradients(
-    grad: Tensor, features: Tensor, parameters: tuple[Tensor, ...], options: Options, *, of_gram: bool = True
-) -> Gradients:
-    """See `gram_reference.descend_gradients`, of the autocorrelation of features `(B, D, H, W)`."""
-    features = regular(features)
+    grad: Tensor, features: Tensor, parameters: LocalParameters, options: LocalOptions, *, of_gram: bool
+) -> list[Tensor]:
+    """Gradients of the autocorrelation A `(B, (4R+1)², H, W)` (empty unless asked for) and of every parameter.
+
+    Args:
+        grad: gradient of the coefficients b, `(B, (2R+1)², H, W)` float32.
+        features: `(B, D, H, W)`.
+        parameters: see `LocalParameters`.
+        options: see `LocalOptions`.
+        of_gram: whether the gradient of A is needed.
+    """
+    features = dense(features)
     batch, _, height, width = features.shape
     radius, iters, locations = options.radius, options.iters, batch * height * width
-    source, shape = _source(features, radius)
-    if shape["C"]:
-        shape["num_warps"] = max(1, shape["ROWS"] * shape["KEYS"] // 4096)  # it holds more on chip than forward
-    count, wide, keys = (2 * radius + 1) ** 2, (4 * radius + 1) ** 2, shape["KEYS"]
+    source, sizes = _source(features, radius)
+    if sizes["C"]:
+        sizes["num_warps"] = max(1, sizes["ROWS"] * sizes["KEYS"] // 4096)  # it holds more on chip than forward
+    count, wide, keys = (2 * radius + 1) ** 2, (4 * radius + 1) ** 2, sizes["KEYS"]
     share = PROGRAMS if keys <= RESIDENT else MANY_PROGRAMS
-    programs = max(1, min(locations, share * _processors(features.device)))
+    programs = max(1, min(locations, share * processors(features.device)))
     like = grad.new_empty(0, dtype=torch.float32)
     stored = batch if of_gram else 0
     left, right = (like.new_empty(iters, stored, count, height, width) for _ in range(2))
     direct = like.new_empty(stored, count, height, width)
-    of_maps, of_scalars = like.new_empty(programs, 3, keys), like.new_empty(programs, 3)
-    scratch = like.new_empty(programs, max(1, iters), 5, keys)
+    of_maps, of_scalars = like.new_empty(programs, 3, keys), like.new_empty(programs, 2)
+    of_decay, scratch = like.new_empty(batch, height * width), like.new_empty(programs, max(1, iters), 5, keys)
     _descend_backward_kernel[(programs,)](
-        source, *parameters, grad.contiguous(), scratch, left, right, direct, of_maps, of_scalars, locations, height,
-        width, *strides(features), options.floor, options.stabilizer, OF_GRAM=of_gram, ITERS=iters, ETA=options.eta,
-        R=radius, **shape,
+        source, *parameters, grad.contiguous(), scratch, left, right, direct, of_maps, of_scalars, of_decay, locations,
+        height, width, *strides(features), _by_sample(parameters), options.floor, options.stabilizer, OF_GRAM=of_gram,
+        ITERS=iters, ETA=options.eta, R=radius, **sizes,
     )  # fmt: skip
     bar_gram = like.new_empty(stored, wide, height, width)
     if of_gram:
         _gather_kernel[(triton.cdiv(height * width, GATHERED), wide, batch)](
             left, right, direct, bar_gram, batch, height, width, ITERS=iters, R=radius, BLOCK=GATHERED, num_warps=4
         )
-    bar_bend, bar_slant, bar_goal = of_maps.sum(0)[:, :count].unbind()
-    bar_decay, bar_factor, bar_beta = of_scalars.sum(0).unbind()
-    return Gradients(bar_gram, bar_beta, bar_bend, bar_slant, bar_goal, bar_decay, bar_factor)
+    bar_factor, bar_beta = of_scalars.sum(0).unbind()
+    bar_decay = of_decay.sum(1) if _by_sample(parameters) else of_decay.sum()
+    bars = [bar_beta, *of_maps.sum(0)[:, :count].unbind(), bar_decay, bar_factor]
+    return [bar_gram, *(bar.reshape(p.shape).clone() for bar, p in zip(bars, parameters, strict=True))]
+
+
+def _by_sample(parameters: LocalParameters) -> int:
+    """Distance in memory between the regularisers of two samples; zero if they share one."""
+    return int(parameters.regularization.numel() > 1)
 
 
 def _source(features: Tensor, radius: int) -> tuple[Tensor, dict[str, int]]:
-    """What the kernels read, features or their autocorrelation, and their sizes, padded to powers of two.
+    """What the kernels read, features or their autocorrelation, and its sizes, padded to powers of two.
 
-    Where there are fewer channels than displacements, G is singular: ‖g‖² = uᵀGu would lose digits, and features are
-    smaller. Where the products are too many to be held, features are read anew for each, some channels at a time.
+    Features are held where there are fewer channels than displacements: G is singular then, uᵀGu would lose digits, and
+    the features are fewer numbers. Where the products are too many to be held, features are read for each product.
     """
     channels, keys = features.shape[1], max(16, triton.next_power_of_2((2 * radius + 1) ** 2))
     if channels <= FEW_CHANNELS or keys > RESIDENT:
         rows = max(16, triton.next_power_of_2(channels)) if keys <= RESIDENT else ROWS
         return features, {"C": channels, "KEYS": keys, "ROWS": rows, "num_warps": max(1, rows * keys // 8192)}
     return autocorrelate(features, 2 * radius), {"C": 0, "KEYS": keys, "ROWS": keys, "num_warps": max(1, keys // 32)}
-
-
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1

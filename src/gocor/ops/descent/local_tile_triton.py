@@ -1,14 +1,14 @@
-"""Local GOCor without gradients as one Triton kernel on matrix units: first filters, all iterations, volume.
+"""Local GOCor without gradients as one Triton kernel on tensor cores: initial filters, all iterations, volume.
 
-A program takes a tile of ROWS×8 locations and holds the features that they reach, a window of 16 columns, on chip. As
-in `modules.tiled_descent` all scores of the tile with its window are kept: beyond the radius the objective's
-coefficients are zero. With w a location's filter, F the window and c = wFᵀ its scores, q and r slope and residual of
-the reference term, one iteration is
+One program takes a tile of ROWS×8 locations and holds the features in their reach, a window of 16 columns, on chip. As
+in `tiles`, it keeps all scores of the tile with its window; beyond the radius the objective's coefficients are zero.
+With w the filters, F the window and c = wFᵀ the scores, q and r slope and residual of the reference objective, one
+iteration of `reference.steepest_descent` is
 
-    g = (q·r)F + λ²w,   t = gFᵀ,   α = ‖g‖² / (‖q·t‖² + λ²‖g‖²),   w ← w − sα·g,   c ← c − sα·t,
+    g = (q·r)F + λ²w,   t = gFᵀ,   α = ‖g‖² / (‖q·t‖² + λ²‖g‖²),   w ← w − sα·g,   c ← c − sα·t.
 
-which is that of `gram_reference`. Operands of products are sums of bfloat16 numbers: those have float32's range.
-Features of bfloat16 are read as they are; others are taken apart by a kernel before.
+Operands of products are sums of bfloat16 numbers, which have float32's range. Features in bfloat16 are used as they
+are; a first kernel splits others into two (float16) or three (float32) bfloat16 parts.
 """
 
 import torch
@@ -16,16 +16,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..correlation.triton import regular, strides
-from .gram_reference import Options
+from ..correlation.triton import dense, strides
+from .operators import LocalOptions
 
 TABLE = tl.constexpr(192)  # entries of a coefficient's table
-ROWS = tl.constexpr(2)  # of a tile
+ROWS = tl.constexpr(2)  # rows of a tile
 UPPER = tl.constexpr(8)  # rows in the upper part of a window
-LOWER = tl.constexpr(2)  # and in the lower
+LOWER = tl.constexpr(2)  # rows in its lower part
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-PIXELS = 32  # that a program takes apart
-MANY_LOCATIONS = 4096
+PIXELS = 32  # pixels that a program of the splitting kernel takes
+PARTS = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 3}  # bfloat16 numbers that a feature is split into
 
 
 @triton.jit
@@ -66,9 +66,9 @@ def _parts_kernel(
 
 @triton.jit
 def _product(x, f1, f2, f3, PARTS: tl.constexpr):
-    """x·f, to 24 bits with three parts, else to 16.
+    """x·f, to 24 bits with three parts, else to 16 bits.
 
-    From zero, small parts first: matrix units round towards zero each time they add.
+    Small parts are added first, because tensor cores round towards zero in every addition.
     """
     x1, x2, x3 = _split(x)
     acc = tl.zeros((x.shape[0], f1.shape[1]), tl.float32)
@@ -109,7 +109,7 @@ def _window(features, y, x, H, W, fc, fp, part, C: tl.constexpr, BLOCK_C: tl.con
 
 @triton.jit
 def _read(table, entry, pixel):
-    """A coefficient by location and pixel, each read by the thread that needs it, which Triton's loads would not do."""
+    """A coefficient by location and pixel. Each thread reads what it needs itself, which `tl.load` would not do."""
     at = table + entry[:, None] + pixel[None, :]
     if INTERPRETED:
         return tl.load(at)
@@ -121,14 +121,14 @@ def _read(table, entry, pixel):
 @triton.jit
 def _slope_and_pull(scores, tables, entry, pixel, ETA: tl.constexpr):
     """Derivative q of the residual r by the score, and q·r."""
-    bend, slant = _read(tables, entry, pixel), _read(tables + TABLE, entry, pixel)
-    goal = _read(tables + 2 * TABLE, entry, pixel)
+    absolute, linear = _read(tables, entry, pixel), _read(tables + TABLE, entry, pixel)
+    target = _read(tables + 2 * TABLE, entry, pixel)
     if ETA == 0:
-        slope = tl.where(scores == 0, slant, slant + tl.where(scores < 0, -bend, bend))
-        return slope, slope * (slope * scores - goal)
+        slope = tl.where(scores == 0, linear, linear + tl.where(scores < 0, -absolute, absolute))
+        return slope, slope * (slope * scores - target)
     root = tl.sqrt(scores * scores + ETA * ETA)
-    slope = bend * (scores / root) + slant
-    return slope, slope * (bend * (root - ETA) + slant * scores - goal)
+    slope = absolute * (scores / root) + linear
+    return slope, slope * (absolute * (root - ETA) + linear * scores - target)
 
 
 @triton.jit
@@ -142,7 +142,7 @@ def _store(out, volume, pixel, dy, dx, y, x, H, W, R: tl.constexpr):
 @triton.jit
 def _volume_kernel(
     reference, query, beta, tables, regularization, step_factor, out, H, W, tiles_x, rb, rc, rp, qb, qc, qp, part,
-    floor, stabilizer, zero, ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+    by_sample, floor, stabilizer, zero, ITERS: tl.constexpr, ETA: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
     BLOCK_C: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     tile, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -152,11 +152,11 @@ def _volume_kernel(
     query += batch * qb
     upper, lower = tl.arange(0, UPPER * 16), tl.arange(0, LOWER * 16) + UPPER * 16
     uy, ux, ly, lx = top - R + upper // 16, left - R + upper % 16, top - R + lower // 16, left - R + lower % 16
-    # Locations are numbered from the last one: a displacement's entry is then a sum, addresses lie known steps apart.
+    # Locations are numbered from the last one: a displacement's table entry is then a sum of two known indices.
     location, c = tl.arange(0, ROWS * 8), tl.arange(0, BLOCK_C)
     entry, dy, dx = location + location // 8 * 8, location // 8 - (ROWS - 1), location % 8 - 7
     y, x = top - dy, left - dx
-    decay, factor = tl.load(regularization), tl.load(step_factor)
+    decay, factor = tl.load(regularization + batch * by_sample), tl.load(step_factor)
 
     f1, f2, f3 = _window(reference, uy, ux, H, W, rc, rp, part, C, BLOCK_C, PARTS)
     h1, h2, h3 = _window(reference, ly, lx, H, W, rc, rp, part, C, BLOCK_C, PARTS)
@@ -170,7 +170,9 @@ def _volume_kernel(
     w *= (tl.load(beta) / (tl.sum(w * w, 1) + stabilizer))[:, None]
     scores_u, scores_l = _scores(w, f1, f2, f3, PARTS), _scores(w, h1, h2, h3, PARTS)
     for i in range(ITERS):
-        here = tables + i * zero  # which the compiler does not know: coefficients are read anew, not kept in registers
+        here = (
+            tables + i * zero
+        )  # `zero` is unknown to the compiler, so coefficients are read again instead of occupying registers
         slope_u, pull_u = _slope_and_pull(scores_u, here, entry, upper, ETA)
         slope_l, pull_l = _slope_and_pull(scores_l, here, entry, lower, ETA)
         g = _product(pull_u, f1, f2, f3, PARTS) + (_product(pull_l, h1, h2, h3, PARTS) + decay * w)
@@ -190,59 +192,47 @@ def _volume_kernel(
     _store(out, _scores(w, h1, h2, h3, PARTS), lower, dy, dx, y, x, H, W, R)
 
 
-def parts_of(features: Tensor) -> int:
-    """How many bfloat16 numbers features are taken apart into: 2 for a precision of 16 bits, 3 for that of float32."""
-    if features.dtype == torch.bfloat16:
-        return 1
-    return 2 if features.dtype == torch.float16 or torch.backends.cuda.matmul.allow_tf32 else 3
-
-
-def pays(features: Tensor) -> bool:
-    """Whether this kernel is faster than those of Gram space, by measurement."""
-    batch, channels, height, width = features.shape
-    if parts_of(features) == 1:
-        return channels <= 128 or batch * height * width >= MANY_LOCATIONS
-    return channels <= (64 if parts_of(features) == 3 else 128)
-
-
-def volume(reference: Tensor, query: Tensor, parameters: tuple[Tensor, ...], options: Options) -> Tensor:
-    """The volume of local GOCor.
+def volume(
+    reference: Tensor,
+    query: Tensor,
+    table: Tensor,
+    beta: Tensor,
+    regularization: Tensor,
+    step_factor: Tensor,
+    options: LocalOptions,
+) -> Tensor:
+    """The volume of local GOCor, `(B, (2R+1)², H, W)` in the features' dtype.
 
     Args:
-        reference: `(B, D, H, W)`, float32 or 16 bits.
-        query: of the same shape and dtype.
-        parameters: β, tables of the coefficients (see `modules.tiled_inference.spread`), λ² and s.
-        options: see `gram_reference.descend`; a radius of 4 at the most.
-
-    Returns:
-        `(B, (2R+1)², H, W)` in the features' dtype.
+        reference: features `(B, D, H, W)`, float32 or 16 bits.
+        query: features of the same shape and dtype.
+        table: see `operators.coefficient_table`.
+        beta: see `operators.LocalParameters`, as the next two.
+        regularization: λ².
+        step_factor: s.
+        options: with a radius of at most 4.
     """
-    reference, query = regular(reference), regular(query)
+    reference, query = dense(reference), dense(query)
     batch, channels, height, width = reference.shape
     out = reference.new_empty(batch, (2 * options.radius + 1) ** 2, height, width)
     if not out.numel():
         return out
-    parts, block, part = parts_of(reference), block_of(channels), 0
+    parts, block, part = PARTS[reference.dtype], max(16, triton.next_power_of_2(channels)), 0
     layouts = *strides(reference), *strides(query)
     if parts > 1:
-        apart = reference.new_empty(parts, 2 * batch, height * width, block, dtype=torch.bfloat16)
+        split = reference.new_empty(parts, 2 * batch, height * width, block, dtype=torch.bfloat16)
         _parts_kernel[(triton.cdiv(height * width, PIXELS), 2 * batch)](
-            reference, query, apart, batch, height * width, *layouts,
+            reference, query, split, batch, height * width, *layouts,
             C=channels, BLOCK_C=block, BLOCK=PIXELS, PARTS=parts, num_warps=4,
         )  # fmt: skip
-        reference, query = apart[0, :batch], apart[0, batch:]
-        channels, part, layouts = block, apart.stride(0), (apart.stride(1), 1, block) * 2
-    beta, tables, *scalars = parameters
+        reference, query = split[0, :batch], split[0, batch:]
+        channels, part, layouts = block, split.stride(0), (split.stride(1), 1, block) * 2
     tiles_x = triton.cdiv(width, 8)
     _volume_kernel[(triton.cdiv(height, ROWS.value) * tiles_x, batch)](
-        reference, query, beta, tables, *scalars, out, height, width, tiles_x, *layouts, part,
-        options.floor, options.stabilizer, 0, ITERS=options.iters, ETA=options.eta, R=options.radius, C=channels,
-        BLOCK_C=block, PARTS=parts, num_stages=1, num_warps=2 if parts == 1 and block <= 64 else 4,
+        reference, query, beta, table, regularization, step_factor, out, height, width, tiles_x, *layouts, part,
+        int(regularization.numel() > 1), options.floor, options.stabilizer, 0, ITERS=options.iters, ETA=options.eta,
+        R=options.radius, C=channels, BLOCK_C=block, PARTS=parts, num_stages=1,
+        num_warps=2 if parts == 1 and block <= 64 else 4,
         maxnreg=255,  # for two warps the assembler would stop at 32 registers and spill the rest
     )  # fmt: skip
     return out
-
-
-def block_of(channels: int) -> int:
-    """Channels padded to a number that matrix units take."""
-    return max(16, triton.next_power_of_2(channels))

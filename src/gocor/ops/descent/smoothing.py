@@ -1,70 +1,78 @@
-"""RᵀR of the query term, as one operator: R's many channels live only within it, in the backward pass too."""
+"""The linear operator R of the query objective (paper, eq. 6): a 4-D convolution, factorised into two 2-D ones.
 
-from typing import Any
+R has no bias, zero padding and nothing between its two convolutions, so it is linear and has an exact adjoint. The
+first kernel acts on the last two dimensions of a volume (the query's, in a global volume), the second one on the first
+two. Published code does it this way; the paper describes the opposite order.
+"""
 
-import torch
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch.nn.functional as F
 from torch import Tensor
 
-from ...modules.objective import QueryRegularizer
-from ..kernels import can_smooth, smoothing_kernels
+from .. import select
+from .operators import smooth_twice
 
 
-def smooth_twice(regularizer: QueryRegularizer, volume: Tensor) -> Tensor:
-    """RᵀR ∗ volume, with the query's positions first: `(B, Hq, Wq, Hr, Wr)` both."""
-    w1, w2 = regularizer.weight1, regularizer.weight2
-    if can_smooth(volume, w1, w2):
-        return _smooth_twice(volume, *separate_taps(regularizer))
-    smoothed = regularizer(volume.permute(0, 3, 4, 1, 2))
-    return regularizer.adjoint(smoothed).permute(0, 3, 4, 1, 2)
+def smooth(volume: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
+    """R ∗ volume: `(B, U1, U2, V1, V2)` → `(B, V1, V2, Q, U1, U2)`.
+
+    Args:
+        volume: the volume.
+        weight1: first kernel, `(I, 1, k, k)`, over V.
+        weight2: second kernel, `(Q, I, k, k)`, over U.
+    """
+    batch, *first, v1, v2 = volume.shape
+    padding = weight1.shape[2] // 2
+    x = F.conv2d(volume.flatten(0, 2).unsqueeze(1), weight1, padding=padding)  # (B·U1·U2, I, V1, V2)
+    x = x.view(batch, *first, len(weight1), v1, v2).permute(0, 4, 5, 3, 1, 2)  # (B, V1, V2, I, U1, U2)
+    x = F.conv2d(x.flatten(0, 2), weight2, padding=padding)
+    return x.view(batch, v1, v2, len(weight2), *first)
 
 
-def separate_taps(regularizer: QueryRegularizer) -> tuple[Tensor, Tensor]:
-    """R's two factors as the kernels take them: `(9, I)` over the query, `(9, O, I)` over the reference."""
-    first = regularizer.weight1.float().flatten(1).mT.contiguous()
-    return first, regularizer.weight2.float().flatten(2).permute(2, 0, 1).contiguous()
+def smooth_adjoint(smoothed: Tensor, weight1: Tensor, weight2: Tensor) -> Tensor:
+    """Rᵀ: `(B, V1, V2, Q, U1, U2)` → `(B, U1, U2, V1, V2)`; weights as in `smooth`."""
+    batch, v1, v2, _, *first = smoothed.shape
+    padding = weight1.shape[2] // 2
+    x = F.conv_transpose2d(smoothed.flatten(0, 2), weight2, padding=padding)
+    x = x.view(batch, v1, v2, len(weight1), *first).permute(0, 4, 5, 3, 1, 2)  # (B, U1, U2, I, V1, V2)
+    x = F.conv_transpose2d(x.flatten(0, 2), weight1, padding=padding)
+    return x.view(batch, *first, v1, v2)
 
 
-@torch.library.custom_op("gocor::smooth_twice", mutates_args=())
-def _smooth_twice(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    if not volume.numel():
-        return volume.new_empty(volume.shape)
-    kernels = smoothing_kernels()
-    return kernels.smooth_adjoint(kernels.smooth(volume, first, second), first, second)
+class QuerySmoothing(NamedTuple):
+    """R as an operator on query scores `(B, K, H, W)`.
+
+    Attributes:
+        weight1: R's first kernel `(I, 1, k, k)`.
+        weight2: R's second kernel `(Q, I, k, k)`.
+        fold: query scores → the volume that R acts on, `(B, U1, U2, V1, V2)`.
+        unfold: the inverse of `fold`.
+    """
+
+    weight1: Tensor
+    weight2: Tensor
+    fold: Callable[[Tensor], Tensor]
+    unfold: Callable[[Tensor], Tensor]
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """R ∗ scores, `(B, V1, V2, Q, U1, U2)`."""
+        return smooth(self.fold(scores), self.weight1, self.weight2)
+
+    def adjoint(self, smoothed: Tensor) -> Tensor:
+        """Rᵀ of smoothed scores, `(B, K, H, W)`."""
+        return self.unfold(smooth_adjoint(smoothed, self.weight1, self.weight2))
+
+    def twice(self, scores: Tensor) -> Tensor:
+        """RᵀR ∗ scores `(B, Hq, Wq, Hr, Wr)` of a global volume, query positions first."""
+        if select.uses_smoothing_kernels(scores, self.weight1, self.weight2):
+            return smooth_twice(scores, *separate_taps(self.weight1, self.weight2))
+        smoothed = smooth(scores.permute(0, 3, 4, 1, 2), self.weight1, self.weight2)
+        return smooth_adjoint(smoothed, self.weight1, self.weight2).permute(0, 3, 4, 1, 2)
 
 
-@torch.library.custom_op("gocor::smooth_twice_backward", mutates_args=())
-def _smooth_twice_backward(
-    grad: Tensor, volume: Tensor, first: Tensor, second: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """RᵀR is its own adjoint, and ⟨ḡ, RᵀRx⟩ = ⟨Rḡ, Rx⟩ gives the taps' gradient."""
-    if not volume.numel():
-        return volume.new_empty(volume.shape), torch.zeros_like(first), torch.zeros_like(second)
-    kernels = smoothing_kernels()
-    smoothed = kernels.smooth(grad, first, second)
-    of_volume = kernels.smooth_adjoint(smoothed, first, second)
-    parts = [kernels.taps_gradient(volume, smoothed, first, second)]
-    smoothed = kernels.smooth(volume, first, second)
-    parts.append(kernels.taps_gradient(grad, smoothed, first, second))
-    of_first, of_second = (a + b for a, b in zip(*parts, strict=True))
-    return of_volume, of_first, of_second
-
-
-@_smooth_twice.register_fake
-def _(volume: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    return volume.new_empty(volume.shape)
-
-
-@_smooth_twice_backward.register_fake
-def _(grad: Tensor, volume: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return volume.new_empty(volume.shape), first.new_empty(first.shape), second.new_empty(second.shape)
-
-
-def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-    return tuple(_smooth_twice_backward(grad, *ctx.saved_tensors))
-
-
-_smooth_twice.register_autograd(_backward, setup_context=_save)
+def separate_taps(weight1: Tensor, weight2: Tensor) -> tuple[Tensor, Tensor]:
+    """R's two kernels as the Triton kernels take them: `(9, I)` over the query, `(9, Q, I)` over the reference."""
+    first = weight1.float().flatten(1).mT.contiguous()
+    return first, weight2.float().flatten(2).permute(2, 0, 1).contiguous()

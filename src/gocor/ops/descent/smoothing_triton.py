@@ -1,8 +1,9 @@
-"""The query term's operator R of global GOCor as Triton kernels.
+"""The query objective's operator R of global GOCor as Triton kernels.
 
-R is a 4-D convolution of a volume x(q, r) over query and reference positions, zero outside, made of two factors: 3×3
-taps over q from one channel to I, then 3×3 taps over r from I channels to O. Forward, the factors are multiplied out:
-81·O products for a result in place of 9·I + 9·I·O. Back, they are applied one after the other. Channels are last.
+R is a 4-D convolution of a volume x(q, r) over query and reference positions, zero-padded, with two factors: 3×3 taps
+over q from one channel to I channels, then 3×3 taps over r from I to O channels. The forward kernel multiplies the
+factors out: 81·O products per result in place of 9·I + 9·I·O. The adjoint applies them one after the other. Channels
+are the last dimension.
 """
 
 import torch
@@ -10,13 +11,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..correlation.triton import precision
+from ..correlation.triton import precision, processors
 
-BLOCK, QUERIES = 64, 16  # reference and query positions that a program takes, forward
-ADJOINT_BLOCK = 128  # reference positions that it takes in the adjoint
+BLOCK, QUERIES = 64, 16  # reference and query positions that a program of the forward kernel takes
+ADJOINT_BLOCK = 128  # reference positions that a program of the adjoint takes
 # Two stages keep the loads in flight in 78 kB of shared memory; three would not fit on every GPU.
 LOOPS = {"num_warps": 8, "num_stages": 2}
-PROGRAMS_PER_PROCESSOR = 2  # of the gradient of the taps, each of which takes many query positions
+PROGRAMS_PER_PROCESSOR = 2  # programs of the taps' gradient; each takes many query positions
 
 
 @triton.jit
@@ -155,7 +156,7 @@ def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tenso
     volume, channels = _dense(volume), smoothed.shape[5]
     batch, hq, wq, hr, wr = volume.shape
     blocks = triton.cdiv(hr * wr, BLOCK)
-    groups = max(1, min(batch * hq * wq, PROGRAMS_PER_PROCESSOR * _processors(volume.device) // blocks))
+    groups = max(1, min(batch * hq * wq, PROGRAMS_PER_PROCESSOR * processors(volume.device) // blocks))
     out = volume.new_empty(groups * blocks, 81, channels)
     _taps_gradient_kernel[(groups * blocks,)](
         volume, smoothed, out, batch, hq, wq, hr, wr, volume.stride(0), triton.cdiv(batch * hq * wq, groups),
@@ -166,9 +167,5 @@ def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tenso
 
 
 def _dense(volume: Tensor) -> Tensor:
-    """A volume whose samples are contiguous each; they may lie apart."""
+    """A volume whose samples are each contiguous."""
     return volume if volume[0].is_contiguous() else volume.contiguous()
-
-
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -1,4 +1,4 @@
-"""Checks of global GOCor's kernels, on a GPU or in Triton's interpreter; `test_global_triton.py` runs them."""
+"""Global GOCor's kernels against the Gram form in plain torch."""
 
 import copy
 
@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from gocor import GlobalGOCor
-from gocor.modules import global_gocor
 from gocor.ops.descent import global_triton
 from tests.conftest import relative_error
-from tests.ops.descent.test_gram_reference import perturbed
-from tests.ops.triton_checks import DEVICE, INTERPRETED, poison
+from tests.ops.kernels.common import DEVICE, INTERPRETED, kernels_everywhere, perturbed, poisoned_memory
 
 # The interpreter takes time for every program: there, maps are small and blocks fit them.
 RAGGED = (2, 7, (3, 5), (4, 3))
@@ -37,19 +35,19 @@ def module_of(channels, **options):
 
 
 @pytest.fixture
-def fuse_everywhere(monkeypatch):
-    monkeypatch.setattr(global_gocor, "can_descend_globally", lambda *_: True)
+def kernels(monkeypatch):
+    with kernels_everywhere(monkeypatch):
+        yield
 
 
 def check(module, reference, query, monkeypatch, limit=2e-6):
-    """The fused volume is as near to the one in float64 as the plain one is."""
+    """The kernels' volume is as near to the one in float64 as the plain one is."""
     with torch.no_grad():
-        monkeypatch.setattr(global_gocor, "can_descend_globally", lambda *_: False)
-        exact = copy.deepcopy(module).double()(reference.double(), query.double())
-        plain = module(reference.float(), query.float())
-        monkeypatch.setattr(global_gocor, "can_descend_globally", lambda *_: True)
-        with monkeypatch.context() as patch:
-            poison(patch)
+        with kernels_everywhere(monkeypatch, run=False):
+            exact = copy.deepcopy(module).double()(reference.double(), query.double())
+            plain = module(reference.float(), query.float())
+        with kernels_everywhere(monkeypatch), poisoned_memory(monkeypatch):
+            assert module.selected_form(reference, query).name == "gram-kernels"
             ours = module(reference, query)
     assert ours.shape == exact.shape
     assert ours.dtype == reference.dtype
@@ -78,6 +76,8 @@ def test_equals_the_plain_form(shape, iters, query_objective, monkeypatch):
         {"knots": 2, "spacing": 0.7},
         {"bidirectional": True},
         {"query_objective": True, "eta": 0.1},
+        {"regularizer": "relative"},
+        {"query_objective": True, "regularizer": "relative"},
         {"query_objective": True, "scale_free_step": False},
         {"query_objective": True, "query_channels": (16, 32)},
     ],
@@ -96,7 +96,7 @@ def test_programs_that_take_many_rows(query_objective, parts, monkeypatch):
     check(module, *features(1, 20, (3, 7), (1, 3)), monkeypatch)
 
 
-@pytest.mark.usefixtures("fuse_everywhere")
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
 def test_first_filters_of_flat_images():
     flat = torch.full((1, 8, 9, 10), 0.7, device=DEVICE)  # of which the mean rounds to another number
@@ -120,7 +120,7 @@ def test_features_with_gaps(monkeypatch):
     check(module_of(7, iters=1, query_objective=False), *pair, monkeypatch)
 
 
-@pytest.mark.usefixtures("fuse_everywhere")
+@pytest.mark.usefixtures("kernels")
 def test_a_nan_stays_in_its_sample():
     module, (reference, query) = module_of(7, iters=1), features(3, 7, (2, 3), (1, 2))
     with torch.no_grad():
@@ -135,12 +135,12 @@ def test_a_nan_stays_in_its_sample():
 @pytest.fixture
 def calls(monkeypatch):
     used = []
-    kernels = global_triton.descend
-    monkeypatch.setattr(global_triton, "descend", lambda *a: used.append(a) or kernels(*a))
+    volume = global_triton.volume
+    monkeypatch.setattr(global_triton, "volume", lambda *a: used.append(a) or volume(*a))
     return used
 
 
-@pytest.mark.usefixtures("fuse_everywhere")
+@pytest.mark.usefixtures("kernels")
 def test_used_without_gradients_only(calls):
     module, pair = module_of(5, iters=1), features(1, 5, (2, 3), (1, 2))
     module(*pair).sum().backward()
@@ -159,30 +159,30 @@ def test_used_where_there_are_kernels(calls):
     module(*pair)
     assert len(calls) == (not INTERPRETED)
     for other in (module_of(5, query_kernel=5), module_of(5, query_channels=(4, 16)), module.double()):
-        other(*(x.to(other.regularization.dtype) for x in pair))
+        other(*(x.to(other.log_step_factor.dtype) for x in pair))
     assert len(calls) == (not INTERPRETED)
 
 
-@pytest.mark.usefixtures("fuse_everywhere")
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
 def test_parameters_are_kept_until_they_change():
     module, pair = module_of(5, iters=1), features(1, 5, (2, 3), (1, 2))
     first = module(*pair)
-    kept = module._kept
+    kept = module._derived
     assert torch.equal(module(*pair), first)
     module(*features(1, 5, (1, 2), (1, 1)))
-    assert module._kept is kept
+    assert module._derived is kept
     for parameter in (module.objective.mask, module.query_objective.weight2, module.log_step_factor):
         parameter.add_(0.3)
         assert relative_error(module(*pair), first) > 1e-6
-        assert module._kept is not kept
-        kept = module._kept
+        assert module._derived is not kept
+        kept = module._derived
     fresh = copy.deepcopy(module)
-    fresh._kept = None
+    fresh._derived = (None, None)
     assert torch.equal(module(*pair), fresh(*pair))
 
 
-@pytest.mark.usefixtures("fuse_everywhere")
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
 def test_compiles_as_one_graph(calls):
     module, pair = module_of(5, iters=1), features(1, 5, (2, 3), (1, 2))

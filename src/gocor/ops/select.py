@@ -1,0 +1,266 @@
+"""The choice of the code that runs: the only file that asks for device, dtype, sizes, gradients and export.
+
+GOCor's iterations exist in several *forms* that compute the same result. `module.selected_form(reference, query)`
+returns the one that a call would use, and the logger `gocor` reports each choice once, at level DEBUG. To choose
+another one, pass `form=` to the module or set the environment variable GOCOR_FORM, which replaces `"auto"` wherever the
+named form can run. `python -m gocor.ops.select` prints the table of forms.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
+MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
+MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
+MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
+# Multiply-adds that a GPU does in the time of the kernel launches that the Gram form saves.
+GRAM_LAUNCH_SAVINGS = 4e9
+
+# Triton builds its launchers with a C compiler.
+_COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
+HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
+FORM_OVERRIDE = os.environ.get("GOCOR_FORM", "auto")
+
+logger = logging.getLogger("gocor")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute GOCor's iterations.
+
+    Attributes:
+        name: what `form=` and GOCOR_FORM take.
+        module: `"local"`, `"global"` or `"both"`.
+        gradients: whether autograd can differentiate it.
+        needs: where it can run.
+        buys: what it is faster than, and by how much (docs/performance.md).
+        file: where it is written, in `gocor/ops/descent`.
+    """
+
+    name: str
+    module: Literal["local", "global", "both"]
+    gradients: bool
+    needs: str
+    buys: str
+    file: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FORMS = (
+    Form(
+        "tensor-cores", "local", False,
+        "NVIDIA GPU from Ampere on, Triton; 16 or 32 bits, R ≤ 4, up to 128 channels (bfloat16: 256); initialiser "
+        "simple or zero, no query objective",
+        "2 to 9 times faster than gram-kernels: one launch from features to volume",
+        "local_tile_triton.py",
+    ),
+    Form(
+        "gram-kernels", "local", True,
+        "the same GPUs; 16 or 32 bits, R ≤ 8; initialiser simple or zero, no query objective; differentiable once",
+        "10 times faster than filters: all iterations in one launch, recomputed in the backward pass",
+        "local_gram_triton.py",
+    ),
+    Form(
+        "tiles", "local", False,
+        "CPU, R ≥ 2, no query objective, not under torch.compile",
+        "2 to 3 times faster than filters: all iterations of a tile while it is in the cache",
+        "tiles.py",
+    ),
+    Form(
+        "gram-kernels", "global", False,
+        "the same GPUs; 16 or 32 bits; R with 3×3 kernels and 16, 32 or 64 channels, where gram is the cheaper form",
+        "2.5 times faster than gram: 22 launches in place of 217",
+        "global_triton.py",
+    ),
+    Form(
+        "gram", "global", True,
+        "anywhere, chosen where it needs fewer multiply-adds than filters",
+        "up to 10 times faster than filters in training: no products with the channels in the loop",
+        "gram.py",
+    ),
+    Form("filters", "both", True, "anywhere", "nothing: it is the specification", "reference.py"),
+)  # fmt: skip
+
+
+def forms_table() -> str:
+    """The forms as a Markdown table, in the order in which they are tried."""
+    head = ["form", "module", "gradients", "needs", "buys", "file"]
+    rows = [[f"`{f.name}`", f.module, "yes" if f.gradients else "no", f.needs, f.buys, f"`{f.file}`"] for f in FORMS]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def choose_local(
+    request: str, features: Tensor, *, radius: int, linear_start: bool, query: bool, gradients: bool
+) -> Form:
+    """The form of local GOCor.
+
+    Args:
+        request: `"auto"`, `"fused"` (any kernel) or the name of a form.
+        features: reference features `(B, D, H, W)`.
+        radius: R.
+        linear_start: whether the initial filters are one multiple of the features, or zero.
+        query: whether there is a query objective.
+        gradients: whether gradients are needed.
+    """
+    kernels = linear_start and not query and not exporting() and radius <= MAX_GRAM_RADIUS and _kernels_take(features)
+    cores = kernels and not gradients and radius <= MAX_TENSOR_CORE_RADIUS
+    can_run = {
+        "tensor-cores": cores and features.shape[1] <= (256 if features.dtype == torch.bfloat16 else 128),
+        "gram-kernels": kernels,
+        "tiles": features.device.type == "cpu" and radius >= 2 and not (query or gradients or _traced()),
+        "filters": True,
+    }
+    preferred = can_run | {"tensor-cores": can_run["tensor-cores"] and tensor_cores_are_faster(features)}
+    groups = {"fused": ("tensor-cores", "gram-kernels")}
+    return _choose("local", request, can_run, preferred, groups, features)
+
+
+def choose_global(
+    request: str,
+    reference: Tensor,
+    query: Tensor,
+    *,
+    iters: int,
+    weights: tuple[Tensor, Tensor] | None,
+    gradients: bool,
+) -> Form:
+    """The form of global GOCor.
+
+    Args:
+        request: `"auto"` or the name of a form; `"gram"` includes its kernels.
+        reference: features `(B, D, Hr, Wr)`.
+        query: features `(B, D, Hq, Wq)`.
+        iters: number of iterations.
+        weights: R's two kernels, where there is a query objective.
+        gradients: whether gradients are needed.
+    """
+    fits = weights is None or _smoothing_kernels_fit(*weights)
+    kernels = fits and not gradients and not exporting() and _kernels_take(reference)
+    can_run = {"gram-kernels": kernels, "gram": True, "filters": True}
+    cheaper = gram_is_cheaper(reference, query, iters, query_term=weights is not None)
+    preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "filters": True}
+    return _choose("global", request, can_run, preferred, {"gram": ("gram-kernels", "gram")}, reference)
+
+
+def choose_correlation(features: Tensor, radius: int) -> Literal["triton", "numba", "matmul", "reference"]:
+    """The file of `ops/correlation` whose local correlation is fastest for these features."""
+    if radius <= MAX_CORRELATION_RADIUS and _kernels_take(features):
+        return "triton"
+    if features.device.type == "cpu" and features.dtype in KERNEL_DTYPES and numba_is_usable():
+        return "numba"
+    return "reference" if radius <= 1 else "matmul"  # most of the matrix product of a small window would be wasted
+
+
+def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> bool:
+    """Whether Triton kernels compute RᵀR of a volume with these weights `(I, 1, k, k)` and `(O, I, k, k)`."""
+    return volume.dtype == torch.float32 and _kernels_take(volume) and _smoothing_kernels_fit(weight1, weight2)
+
+
+def needs_gradients(*tensors: Tensor) -> bool:
+    """Whether autograd records an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def exporting() -> bool:
+    """Whether a graph is being exported, so that custom operators must not appear in it.
+
+    Up to torch 2.12, `is_exporting` is also true in a plain `torch.compile`.
+    """
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
+
+
+def gram_is_cheaper(reference: Tensor, query: Tensor, iters: int, *, query_term: bool) -> bool:
+    """Whether the matrix products of the global Gram form take fewer multiply-adds than those on filters.
+
+    Everything else costs the same in both. A GPU also saves kernel launches.
+    """
+    batch, d = reference.shape[:2]
+    n, m = reference.shape[2:].numel(), query.shape[2:].numel()
+    pull = n + m if query_term else n  # rows of the gradient's coefficients
+    on_filters = d * n * ((n + m) + iters * 2 * pull)
+    on_scores = d * n * (n + m) + d * (n + m) * pull + iters * n * (n + m) * pull
+    allowance = 0 if reference.device.type == "cpu" else GRAM_LAUNCH_SAVINGS
+    return batch * on_scores < batch * on_filters + allowance
+
+
+def tensor_cores_are_faster(features: Tensor) -> bool:
+    """Whether the tensor-core kernel is faster than the Gram kernels, as measured on an H200."""
+    batch, channels, height, width = features.shape
+    if features.dtype == torch.bfloat16:
+        return channels <= 128 or batch * height * width >= MANY_LOCATIONS
+    return channels <= (64 if features.dtype == torch.float32 else 128)
+
+
+def kernels_run_on(device: torch.device) -> bool:
+    """Whether the Triton kernels run on a device: an NVIDIA GPU from Ampere (8.0) on, with Triton and a C compiler."""
+    if not HAS_TRITON or device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@cache
+def numba_is_usable() -> bool:
+    """Whether the loops that Numba compiles can be imported: it may be missing, unfit for NumPy or switched off."""
+    try:
+        from .correlation import numba  # noqa: F401
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _kernels_take(features: Tensor) -> bool:
+    return features.dtype in KERNEL_DTYPES and kernels_run_on(features.device)
+
+
+def _smoothing_kernels_fit(weight1: Tensor, weight2: Tensor) -> bool:
+    return weight1.shape[2] == 3 and {*weight2.shape[:2]} <= {16, 32, 64}
+
+
+def _traced() -> bool:
+    return torch.compiler.is_compiling() or exporting()
+
+
+def _choose(
+    module: Literal["local", "global"],
+    request: str,
+    can_run: dict[str, bool],
+    preferred: dict[str, bool],
+    groups: Mapping[str, tuple[str, ...]],
+    features: Tensor,
+) -> Form:
+    """The requested form, which must be able to run, or the first preferred one."""
+    if request != "auto":
+        names, allowed = groups.get(request, (request,)), can_run
+    elif can_run.get(FORM_OVERRIDE, False):
+        names, allowed = (FORM_OVERRIDE,), can_run
+    else:
+        names, allowed = tuple(preferred), preferred
+    name = next((name for name in names if allowed.get(name)), None)
+    if name is None:
+        needs = "; or ".join(form.needs for form in FORMS if form.name in names and form.module in (module, "both"))
+        raise ValueError(f"form={request!r} cannot run here: it needs {needs}")
+    form = next(form for form in FORMS if form.name == name and form.module in (module, "both"))
+    if not _traced():
+        _log_once(module, form, request, features.device.type, features.dtype)
+    return form
+
+
+@cache
+def _log_once(module: str, form: Form, request: str, device: str, dtype: torch.dtype) -> None:
+    logger.debug("%s GOCor on %s in %s runs as %r (form=%r)", module, device, dtype, form.name, request)
+
+
+if __name__ == "__main__":
+    print(forms_table())
