@@ -114,7 +114,7 @@ class TrainStep:
             for old, new in zip(before, self.statistics, strict=True):
                 new.copy_(torch.where(failed, old, new))
             values, averages = self.moving
-            update_average(averages, values, self.buffers.ema_weight)
+            update_average(averages, values, self.buffers.ema_weight * ~failed)
             epe = self.fine_error(flows[-1], targets[-1]) / counts[-1].clamp(min=1)
             seen = self.group.sum_(torch.stack([loss.detach(), epe]))
             metrics = torch.stack([*seen.unbind(), norm, torch.ones_like(norm)])
