@@ -4,6 +4,7 @@ import doctest
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -50,5 +51,5 @@ def test_torch_is_pinned_for_installs_but_not_for_users():
 
 def test_every_dependency_has_a_lower_and_an_upper_bound():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert requirement.startswith("gocor[") or (">=" in requirement and ",<" in requirement), requirement
