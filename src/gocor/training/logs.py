@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..utils.files import write_bytes_atomically
 
@@ -59,7 +60,7 @@ class RunLog:
         elif self.bar is None:
             self.say(f"step {step}/{self.total}  {shown}  {self._time_left(step, values)}")
 
-    def picture(self, step: int, tag: str, picture: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    def picture(self, step: int, tag: str, picture: NDArray[np.uint8]) -> None:
         """Show an RGB picture `(H, W, 3)` in TensorBoard."""
         if self.events is not None:
             self.events.add_image(tag, picture, step, dataformats="HWC")
