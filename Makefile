@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TRITON := triton==3.6.0
 
 .PHONY: install demo test lint format clean
 
@@ -11,8 +12,13 @@ install: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	# A CPU build of torch brings no Triton; with it, the kernels' tests run in its interpreter. Without it they are skipped.
-	-$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/python -m pip install --quiet 'triton==3.6.0'
+	# A CPU build of torch does not depend on Triton, but the kernel tests need it: they run in its interpreter.
+	@$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TRITON)' || \
+	if [ "$$(uname -sm)" = "Linux x86_64" ]; then \
+	  echo "make: could not install $(TRITON), which the kernel tests need: see pip's message above" >&2; exit 1; \
+	else \
+	  echo "make: no $(TRITON) for $$(uname -sm): the kernel tests will be skipped" >&2; \
+	fi
 	touch $@
 
 PAIR := src/gocor/assets/reference.jpg src/gocor/assets/query.jpg

@@ -1,1 +1,1 @@
-"""What the tables of docs/performance.md are made with. Run one by `python -m benchmarks.NAME --help`."""
+"""The studies behind docs/performance.md. `python -m benchmarks.NAME --help` lists the options of one."""

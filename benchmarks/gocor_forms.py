@@ -1,4 +1,4 @@
-"""Global GOCor on filters and in Gram space, forward and forward + backward: where the crossover lies."""
+"""Global GOCor on filters and in Gram space, forward and forward + backward: which form is faster at which size."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from gocor.utils.timing import compare
 
 ITERS = 3
 CHANNELS = (64, 128, 256, 512, 1024)
-# The query term costs the same in both forms and hides their difference on large maps.
+# The query term takes the same time in both forms, so that their difference vanishes on large maps.
 SIDES = {False: (8, 16, 24, 32), True: (8, 16, 24)}
 
 
@@ -26,7 +26,7 @@ def training(module: GlobalGOCor, reference: Tensor, query: Tensor) -> None:
 
 
 def measure(channels: int, side: int, query_objective: bool, device: str, repeats: int) -> dict[str, object]:
-    """One row: both forms, both ways, and which of them `form="auto"` takes."""
+    """One row: both forms, forward and with backward pass, and the form that `form="auto"` selects."""
     pair = torch.nn.functional.normalize(torch.randn(2, 1, channels, side, side, device=device), dim=2)
     reference, query = (x.requires_grad_() for x in pair.unbind())
     calls = {}

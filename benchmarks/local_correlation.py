@@ -1,4 +1,4 @@
-"""The forms of local correlation without Triton against each other: milliseconds, and how much faster the last is."""
+"""Implementations of local correlation without Triton: milliseconds, and the speed-up of the last over the first."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ try:
 except ImportError:
     local_numba = None
 
-# The five levels of PWC-Net at 384×1280, GLU-Net's at 520×520, and smaller and larger windows.
+# Batch, channels, height, width, radius: levels of PWC-Net at 384×1280 and of GLU-Net at 520×520, and other radii.
 SHAPES = [
     (1, 196, 6, 20, 4),
     (1, 128, 12, 40, 4),
@@ -65,8 +65,8 @@ def main() -> None:
         for short, _, _ in operators(a, volume):
             row |= {f"{short} {form}": ms[f"{short} {form}"] for form in forms}
             row[f"{short} ratio"] = ms[f"{short} slices"] / ms[f"{short} {[*forms][-1]}"]
-        if volume.numel() * channels < 1.5e8:  # unfold holds every neighbour of every pixel
-            # Timed apart: its temporary memory would slow its neighbours down.
+        if volume.numel() * channels < 1.5e8:  # unfold stores every neighbour of every pixel
+            # Timed apart, because its temporary memory would slow the other calls down.
             call = {"unfold": partial(correlate_by_unfold, a, b, radius, 1.0)}
             row |= compare(call, arguments.device, 3)
         else:

@@ -1,4 +1,4 @@
-"""Local GOCor at the five levels of PWC-Net (384×1280): plain correlation, iterations on filters, fused or on tiles."""
+"""Local layers at the levels of PWC-Net for 384×1280: plain correlation, and GOCor on filters, fused or on tiles."""
 
 from functools import partial
 
@@ -31,7 +31,7 @@ def main() -> None:
     if options.device.startswith("cuda"):
         layers["fused"] = LocalGOCor(form="fused")
     else:
-        layers["tiles"] = LocalGOCor()  # without gradients; with them it iterates on filters
+        layers["tiles"] = LocalGOCor()  # on tiles in the forward study; training iterates on filters
     rows = []
     for size in LEVELS:
         reference, query = (x.requires_grad_() for x in torch.randn(2, *size, device=options.device).unbind())

@@ -1,4 +1,4 @@
-"""What the studies share: options, and a table of their rows. They are timed by `gocor.bench.compare`."""
+"""Options and the table of results that all studies share."""
 
 import argparse
 import json
@@ -22,9 +22,10 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def report(title: str, rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
-    """Print a table, and write the rows as JSON where asked to."""
-    where = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else processor()
-    threads = "" if arguments.device.startswith("cuda") else f", {torch.get_num_threads()} threads"
+    """Print the rows as a table, and write them to the JSON file if one was given."""
+    cuda = arguments.device.startswith("cuda")
+    where = torch.cuda.get_device_name() if cuda else processor()
+    threads = "" if cuda else f", {torch.get_num_threads()} threads"
     table = Table(title=f"{title} ({where}{threads}, torch {torch.__version__})")
     for column in rows[0]:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")

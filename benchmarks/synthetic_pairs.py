@@ -1,4 +1,4 @@
-"""Synthetic pairs per second: presets, sizes, and how long drawing their parameters takes."""
+"""Synthetic pairs per second by preset and size, and the time to draw their random parameters."""
 
 import time
 from functools import partial

@@ -8,17 +8,11 @@ import torch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="device that the operator and module tests run on")
-    parser.addoption("--dtype", default="float32", help="dtype of tests that are not about a dtype of their own")
 
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.config.getoption("--device"))
-
-
-@pytest.fixture
-def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    return getattr(torch, request.config.getoption("--dtype"))
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import doctest
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -45,4 +46,10 @@ def test_docstring_examples_run(module):
 def test_torch_is_pinned_for_installs_but_not_for_users():
     assert (ROOT / "constraints.txt").read_text().split() == ["torch==2.13.0"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "torch>=2.10" in project["dependencies"]
+    assert "torch>=2.10,<3" in project["dependencies"]
+
+
+def test_every_dependency_has_a_lower_and_an_upper_bound():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
+        assert requirement.startswith("gocor[") or (">=" in requirement and ",<" in requirement), requirement

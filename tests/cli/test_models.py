@@ -20,6 +20,8 @@ def test_models(run):
     for name in list_models():
         assert name in out
     assert "13,594,025" in out
+    (default,) = (line.split() for line in out.splitlines() if line.startswith(" glunet-gocor "))
+    assert default[1:6] == ["13,594,025", "shipped", "Apache-2.0", "63.0", "%"]
     assert "tiny" not in out
 
 

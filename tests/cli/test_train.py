@@ -1,6 +1,7 @@
 """`gocor train` from a folder of photos to weights that `gocor match` takes."""
 
 import errno
+import hashlib
 import json
 import signal
 
@@ -9,11 +10,12 @@ import pytest
 from safetensors import safe_open
 
 from gocor.data.io import write_image
+from gocor.models.zoo import read_row
 from gocor.training import Outcome
 from gocor.training.checkpoint import read_checkpoint
 
-from ..training.test_events import written
 from ..training.test_flow_data import smooth
+from ..training.test_logs import events_of
 from .test_cli import runner
 
 SMALL = ("--model", "pwcnet-gocor-tiny", "--size", "64", "--batch", "2", "--device", "cpu", "--set", "log_every=1")
@@ -53,7 +55,9 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
     names = {path.name for path in folder.iterdir() if "tfevents" not in path.name}
     assert names == {
         "best.safetensors",
+        "best.toml",
         "final.safetensors",
+        "final.toml",
         "card.md",
         "config.toml",
         "last.pt",
@@ -72,9 +76,15 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
     for text in ("static pairs of 6 photos", "Steps: 2", "Seed: 0", "gocor train --data", "| epe |", "Apache-2.0"):
         assert text in card
     assert "VGG" not in card  # PWC-Net has features of its own
+    row = read_row(folder / "best.toml")
+    assert row.sha256 == hashlib.sha256((folder / "best.safetensors").read_bytes()).hexdigest()
+    assert (row.model, row.runs[0].command) == ("pwcnet-gocor-tiny", metadata["command"])
     records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [(r["step"], r["kind"]) for r in records] == [(1, "train"), (2, "train"), (2, "validation")]
-    assert len(written(folder)) == 2 + 3 + 1  # header, session, a record each, a picture
+    scalars, pictures = events_of(folder)
+    assert [step for step, _ in scalars["train/loss"]] == [1, 2]
+    assert [step for step, _ in scalars["validation/epe"]] == [2]
+    assert [picture.step for picture in pictures["validation"]] == [2]
     assert (folder / "pictures" / "step_0000002.png").read_bytes().startswith(b"\x89PNG")
 
     code, out, _ = run("train", "--model", "pwcnet-gocor-tiny", "--resume", "--steps", "3")

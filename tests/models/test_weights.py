@@ -5,7 +5,7 @@ import torch
 
 import gocor
 from gocor.models import UntrainedWarning, create_model, load_weights, save_model
-from gocor.models.weights import SHIPPED, identify
+from gocor.models.weights import identify
 from tests.models.test_parity import published_state
 
 TINY = "glunet-gocor-tiny"
@@ -20,9 +20,8 @@ def test_an_untrained_network_says_so():
         UntrainedWarning, match=f"{TINY} is untrained .start values were asked for.: its output means noth"
     ):
         load_tiny(None)
-    if not (SHIPPED / "pwcnet.safetensors").exists():
-        with pytest.warns(UntrainedWarning, match="pwcnet is untrained .no trained weights of it ship yet"):
-            gocor.load_model("pwcnet", device="cpu")
+    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .no trained weights of it ship yet"):
+        load_tiny("default")
 
 
 def test_vgg_features_are_there_and_frozen():

@@ -46,6 +46,9 @@ def test_saved_options_are_read_back(tmp_path):
         ({"schedule_by": "time"}, "needs a time_limit"),
         ({"milestones": [0.5, 1.5]}, "milestones must be at least 0 and below 1, got 1.5"),
         ({"time_limit": -1}, "time_limit must be greater than 0"),
+        ({"clip": float("inf")}, "clip must be finite, got inf"),
+        ({"betas": 0.9}, "betas must have 2 values, got 0.9"),
+        ({"robust_exponent": [1, 0]}, "robust_exponent must be greater than 0, got 0.0"),
     ],
 )
 def test_what_is_refused(options, message):

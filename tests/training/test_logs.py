@@ -3,9 +3,20 @@
 import json
 import sys
 
+import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gocor.training.logs import RunLog
+
+from .toy import toy_config, toy_run, toy_sources
+
+
+def events_of(folder):
+    """What TensorBoard reads: steps and values of the scalars, and the pictures, by tag."""
+    read = EventAccumulator(str(folder)).Reload()
+    scalars = {tag: [(e.step, e.value) for e in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+    return scalars, {tag: read.Images(tag) for tag in read.Tags()["images"]}
 
 
 def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
@@ -51,3 +62,45 @@ def test_quiet(tmp_path, capsys, quiet):
     log.say("hello")
     log.close()
     assert capsys.readouterr().out == ("" if quiet else "hello\n")
+
+
+def test_tensorboard_shows_scalars_and_pictures(tmp_path):
+    log = RunLog(tmp_path, step=0, total=4, quiet=True)
+    log.record(2, "train", {"loss": 0.25, "epe": 1e6})
+    log.picture(3, "validation", np.full((8, 16, 3), 200, np.uint8))
+    scalars, pictures = events_of(tmp_path)  # a killed process leaves all that it has recorded
+    assert scalars == {"train/loss": [(2, 0.25)], "train/epe": [(2, 1e6)]}
+    (picture,) = pictures["validation"]
+    assert (picture.step, picture.height, picture.width) == (3, 8, 16)
+    assert picture.encoded_image_string.startswith(b"\x89PNG")
+    log.close()
+
+
+def test_tensorboard_drops_steps_that_are_taken_again(tmp_path):
+    for before, steps, value in ((0, (1, 2, 3, 4), 1.0), (2, (3,), 5.0)):
+        log = RunLog(tmp_path, step=before, total=4, quiet=True)
+        for step in steps:
+            log.record(step, "train", {"loss": value})
+        log.close()
+    assert events_of(tmp_path)[0]["train/loss"] == [(1, 1.0), (2, 1.0), (3, 5.0)]
+
+
+def test_without_tensorboard_a_run_says_so_and_goes_on(tmp_path, capsys, monkeypatch):
+    from gocor.training import train
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    config = toy_config(tmp_path, steps=1)
+    train(config, sources=toy_sources(config))
+    lines = capsys.readouterr().out.splitlines()
+    said = "no TensorBoard files are written: TensorBoard is not installed (pip install 'gocor[tensorboard]')"
+    assert lines.count(said) == 1
+    assert (tmp_path / "log.jsonl").exists()
+    assert not list(tmp_path.glob("*tfevents*"))
+
+
+def test_a_run_that_is_not_the_first_keeps_what_was_recorded_before(tmp_path):
+    for steps in (2, 4):
+        toy_run(tmp_path, steps=steps, resume=True)
+    scalars, pictures = events_of(tmp_path)
+    assert [step for step, _ in scalars["train/loss"]] == [1, 2, 3, 4]
+    assert [picture.step for picture in pictures["validation"]] == [2, 4]

@@ -8,7 +8,7 @@ from gocor.models import create_model
 from gocor.modules import LocalGOCor
 from gocor.training import make_config
 from gocor.training.optimizer import build_optimizer, parameter_groups, take_step, update_average
-from gocor.training.schedule import ema_weight, learning_rate, progress
+from gocor.training.schedule import ema_weight, fraction_done, learning_rate
 
 
 def test_what_decays_and_what_does_not():
@@ -69,11 +69,11 @@ def test_constant_and_multi_step():
 
 def test_progress_by_steps_or_by_time():
     config = make_config({"data": ["p"], "steps": 100, "time_limit": 2})
-    assert progress(25, 90, config) == 0.25
+    assert fraction_done(25, 90, config) == 0.25
     timed = make_config({"data": ["p"], "steps": 100, "time_limit": 2, "schedule_by": "time"})
-    assert progress(25, 90, timed) == 0.75
-    assert progress(80, 90, timed) == 0.8
-    assert progress(10, 500, timed) == 1.0
+    assert fraction_done(25, 90, timed) == 0.75
+    assert fraction_done(80, 90, timed) == 0.8
+    assert fraction_done(10, 500, timed) == 1.0
 
 
 def test_moving_average():

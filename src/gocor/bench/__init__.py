@@ -1,8 +1,8 @@
-"""How long networks, modules and training steps take, and how much memory: what `gocor bench` measures."""
+"""Time and peak memory of networks, modules and training steps, as `gocor bench` measures them."""
 
 from ..utils.timing import compare
 from .memory import peak_memory
-from .run import Measurement, Settings, TableResult, measure, surroundings
+from .run import Measurement, Settings, TableResult, environment, measure
 from .sections import SECTIONS, Case, Table, tables
 from .work import Work
 
@@ -15,8 +15,8 @@ __all__ = [
     "TableResult",
     "Work",
     "compare",
+    "environment",
     "measure",
     "peak_memory",
-    "surroundings",
     "tables",
 ]

@@ -1,4 +1,4 @@
-"""Peak memory of a piece of work: what it takes from before network and inputs are made until it is done."""
+"""Peak memory of a piece of work, the creation of its network and inputs included."""
 
 import multiprocessing
 import sys
@@ -11,33 +11,33 @@ import torch
 from .work import Work
 
 MIB = 2**20
-# Imported by the first call of a custom operator, as Numba is where it is used: 200 MiB that are none of the work's.
-LAZY = "torch._dynamo"
+# The first call of a custom operator imports this module and Numba. Their 200 MiB must not count as the work's memory.
+LAZY_IMPORT = "torch._dynamo"
 WARM_UP = Work("layer", "plain", (8, 8), channels=1, backward=True)
 
 
 def peak_memory(work: Work, device: torch.device, threads: int) -> float | None:
     """Peak memory in MiB.
 
-    On a GPU, torch's count of allocated bytes, once kernels are chosen and compiled, or of those that it keeps, where a
-    CUDA graph holds all its memory for ever; on a CPU, growth of the resident set of a process that does nothing else.
-    `None` where the system does not tell (Windows) or the process was killed for its memory.
+    On a GPU: the peak of allocated memory after a first call, which compiles kernels and chooses algorithms; for a CUDA
+    graph, the memory that torch reserves, because a graph keeps all of it. On a CPU: the growth of the resident set of
+    a process of its own. `None` on Windows, which does not report it, and if the process ran out of memory.
     """
     if device.type == "cuda":
-        return _on_gpu(work, device) / MIB
+        return _gpu_peak(work, device) / MIB
     if sys.platform == "win32":
         return None
-    # A server that has imported all that is needed forks a process for each piece of work.
+    # The fork server has imported everything already, so that imports do not count.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, LAZY])
+    context.set_forkserver_preload([__name__, LAZY_IMPORT])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
-            return pool.submit(_growth, work, str(device), threads).result()
+            return pool.submit(_resident_growth, work, str(device), threads).result()
         except BrokenProcessPool:
             return None
 
 
-def _on_gpu(work: Work, device: torch.device) -> int:
+def _gpu_peak(work: Work, device: torch.device) -> int:
     torch.cuda.empty_cache()
     allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     call = work.build(device)
@@ -51,7 +51,8 @@ def _on_gpu(work: Work, device: torch.device) -> int:
     return torch.cuda.memory_reserved(device) - reserved
 
 
-def _growth(work: Work, device: str, threads: int) -> float:
+def _resident_growth(work: Work, device: str, threads: int) -> float:
+    """MiB by which the peak resident set of this process grows."""
     torch.set_num_threads(threads)
     WARM_UP.build(torch.device(device))()
     before = _peak_resident()
@@ -60,9 +61,9 @@ def _growth(work: Work, device: str, threads: int) -> float:
 
 
 def _peak_resident() -> int:
-    """Bytes of this process that were resident at most."""
+    """Peak resident set of this process, in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # getrusage counts what the process that started this one held
+    if status.exists():  # unlike getrusage, it leaves out the parent process's peak
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     import resource

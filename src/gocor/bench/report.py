@@ -1,4 +1,4 @@
-"""Results as a table for the terminal and as JSON."""
+"""Benchmark results as a table for the terminal and as JSON."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from .run import TableResult
 
 
 def as_rich(result: TableResult) -> RichTable:
-    """Time of each variant, its ratio to the first, its peak memory, and growth from row to row."""
+    """A table of each variant's time, its ratio to the first variant, its peak memory, and the growth per row."""
     shown = RichTable(title=result.table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     variants = list(result.rows[0])
     first, last = variants[0], variants[-1]
@@ -33,22 +33,20 @@ def as_rich(result: TableResult) -> RichTable:
                 cells.append(digits(result.ratio(index, name)))
         cells += [digits(measured.mib) for measured in row.values()]
         if result.table.growth:
-            before = index - 1 if index else None
-            for what in ("ms", "mib"):
-                cells.append("" if before is None else digits(result.ratio(index, last, before=before, what=what)))
+            cells += [digits(result.growth(index, last, what)) if index else "" for what in ("ms", "mib")]
         shown.add_row(*cells)
     return shown
 
 
 def digits(value: float | None) -> str:
-    """Three digits, or all before the point."""
+    """A number with three significant digits, or all digits before the decimal point; a dash for `None`."""
     if value is None:
         return "–"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def write_json(path: Path, surroundings: dict[str, object], results: dict[str, list[TableResult]]) -> None:
-    """Write everything that was measured, atomically."""
+def write_json(path: Path, environment: dict[str, object], results: dict[str, list[TableResult]]) -> None:
+    """Write all measurements and the environment that they were made in, atomically."""
     sections = {name: [result.as_json() for result in found] for name, found in results.items()}
-    text = json.dumps(surroundings | {"sections": sections}, indent=1, ensure_ascii=False)
+    text = json.dumps(environment | {"sections": sections}, indent=1, ensure_ascii=False)
     write_bytes_atomically(path, (text + "\n").encode())

@@ -1,4 +1,4 @@
-"""What `gocor bench` measures: sections of tables of cases, each with its variants side by side."""
+"""The tables of `gocor bench`, by section. A row compares variants of one piece of work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,15 +6,16 @@ from typing import Any, Literal
 
 from .work import Work
 
-# Everything; what a few CPU cores do in minutes; what they do in about one.
 Scale = Literal["full", "cpu", "quick"]
+"""Sizes of images and batches: those of a GPU, those that take minutes on a few CPU cores, or about one minute."""
 
-PWC_LEVELS = [(196, 6, 20), (128, 12, 40), (96, 24, 80), (64, 48, 160), (32, 96, 320)]  # channels × H×W at 384×1280
+# Channels, height and width of PWC-Net's features for images of 384×1280.
+PWC_LEVELS = [(196, 6, 20), (128, 12, 40), (96, 24, 80), (64, 48, 160), (32, 96, 320)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row of a table: variants of one thing, the first of which the others are compared with."""
+    """A row of a table. The variants are compared with the first one."""
 
     name: str
     variants: dict[str, Work]
@@ -25,9 +26,9 @@ class Table:
     """Cases with the same variants.
 
     Attributes:
-        title: what is measured.
-        cases: the rows.
-        growth: whether each row is also compared with the one before; all rows then take turns.
+        title: of the table.
+        cases: its rows.
+        growth: compare each row with the one before too. All rows are then measured in turns.
     """
 
     title: str
@@ -36,7 +37,7 @@ class Table:
 
 
 def networks(scale: Scale) -> list[Table]:
-    """Plain and GOCor networks, image tensors in to flow out."""
+    """Networks with plain correlation and with GOCor, from image tensors to flow."""
     pwc, glu = ((128, 256), (256, 256)) if scale == "quick" else ((384, 1280), (376, 1242))
     cases = [
         _pair("network", "pwcnet", pwc, iters_local=7),
@@ -47,7 +48,7 @@ def networks(scale: Scale) -> list[Table]:
 
 
 def modules(scale: Scale) -> list[Table]:
-    """Local correlation layers at PWC-Net's levels."""
+    """Local correlation layers at the levels of PWC-Net."""
     levels = PWC_LEVELS[:3] if scale == "quick" else PWC_LEVELS
     found = []
     for backward, title in ((False, "forward"), (True, "forward and backward")):
@@ -75,7 +76,7 @@ def training(scale: Scale) -> list[Table]:
 
 
 def scaling(scale: Scale) -> list[Table]:
-    """Growth with the size of images, batch, iterations and radius."""
+    """Growth with image size, batch size, iterations and radius."""
     sizes = {
         "full": [(192, 640), (384, 1280), (768, 2560)],
         "cpu": [(128, 384), (256, 768), (512, 1536)],
@@ -87,7 +88,7 @@ def scaling(scale: Scale) -> list[Table]:
     radii = [2, 4] if scale == "quick" else [2, 4, 8]
     channels, *level = PWC_LEVELS[2 if scale == "quick" else 3]
     layer = Work("layer", "plain", (level[0], level[1]), channels=channels, iters_local=7)
-    grown = [
+    series = [
         ("Image size, PWC-Net", [_pair("network", "pwcnet", each, iters_local=7) for each in sizes]),
         ("Batch, PWC-Net", [_pair("network", "pwcnet", size, batch=each, iters_local=7) for each in batches]),
         ("Iterations, PWC-Net", [_pair("network", "pwcnet", size, iters_local=each) for each in counts]),
@@ -100,7 +101,7 @@ def scaling(scale: Scale) -> list[Table]:
             ],
         ),
     ]  # fmt: skip
-    return [Table(title, cases, growth=True) for title, cases in grown]
+    return [Table(title, cases, growth=True) for title, cases in series]
 
 
 SECTIONS: dict[str, Callable[[Scale], list[Table]]] = {
@@ -112,13 +113,13 @@ SECTIONS: dict[str, Callable[[Scale], list[Table]]] = {
 
 
 def tables(section: str, scale: Scale, dtype: str, *, recorded: bool = False) -> list[Table]:
-    """The tables of a section, every piece of work in a dtype.
+    """The tables of a section.
 
     Args:
         section: one of `SECTIONS`.
-        scale: how large.
-        dtype: what networks work in.
-        recorded: whether there are also tables of networks and training steps as CUDA graphs.
+        scale: sizes of images and batches.
+        dtype: of the networks and layers.
+        recorded: add tables of networks and training steps as CUDA graphs.
     """
     found = SECTIONS[section](scale)
     plain = [_with(table, dtype=dtype) for table in found]
@@ -128,7 +129,7 @@ def tables(section: str, scale: Scale, dtype: str, *, recorded: bool = False) ->
 
 
 def _with(table: Table, **options: Any) -> Table:
-    """A table with options of all its pieces of work changed."""
+    """A table with other options of its pieces of work."""
     cases = [
         replace(case, variants={name: replace(work, **options) for name, work in case.variants.items()})
         for case in table.cases
@@ -145,7 +146,7 @@ def _pair(
     iters_local: int,
     iters_global: int | None = None,
 ) -> Case:
-    """A network and its GOCor variant."""
+    """A row of a network with plain correlation and with GOCor."""
     plain = Work(kind, name, size, batch, iters_local=iters_local, iters_global=iters_global)
     iters = f"{iters_local}" if iters_global is None else f"{iters_global}+{iters_local}"
     many = f"{batch}×" if batch > 1 or kind == "training" else ""

@@ -1,4 +1,4 @@
-"""Pieces of work that are measured, as plain data: they can be sent to another process and built there."""
+"""Pieces of work to measure, as plain data that can be sent to another process and built there."""
 
 import warnings
 from collections.abc import Callable
@@ -18,21 +18,21 @@ Kind = Literal["network", "layer", "training"]
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to measure.
+    """A piece of work to measure.
 
     Attributes:
-        kind: `"network"`, image tensors in to flow out; `"layer"`, a local correlation layer alone; or `"training"`,
-            levels of a network, their end-point errors, and the backward pass, products in TF32 on a GPU.
-        name: of the network; of a layer, `"plain"` or `"gocor"`.
-        size: height and width, of the images or of the features.
-        batch: how many pairs at once.
-        iters_local: iterations of local GOCor, `None` for the layer's own number.
-        iters_global: iterations of global GOCor.
+        kind: `"network"` is a network from image tensors to flow; `"layer"` is a local correlation layer; `"training"`
+            is the forward pass of a network, a loss and the backward pass, with TF32 on a GPU.
+        name: of the network, or `"plain"` or `"gocor"` for a layer.
+        size: (height, width) of the images or of the layer's features.
+        batch: number of pairs.
+        iters_local: iterations of local GOCor, `None` for the layers' own number.
+        iters_global: iterations of global GOCor, likewise.
         channels: of a layer's features.
         radius: of a layer.
-        backward: whether a layer's backward pass, for both features and all parameters, is part of the work.
-        dtype: `"float32"`, or the 16-bit type that networks work in and layers get.
-        recorded: replay a CUDA graph, networks channels last, see `MatchingNetwork.accelerate`; only on a GPU.
+        backward: include a layer's backward pass, for both feature maps and all parameters.
+        dtype: `"float32"`, or a 16-bit dtype: of autocast for networks, of the features for layers.
+        recorded: replay a CUDA graph, see `MatchingNetwork.accelerate`. Without a GPU it has no effect.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Work:
     recorded: bool = False
 
     def build(self, device: torch.device) -> Callable[[], object]:
-        """Make network or layer and its inputs on a device; what is returned does the work once."""
+        """Create the network or layer and its inputs on a device. The function that is returned does the work once."""
         generator = torch.Generator().manual_seed(0)
         return {"network": self._network, "layer": self._layer, "training": self._training}[self.kind](
             device, generator
@@ -56,7 +56,7 @@ class Work:
 
     def _load(self, device: torch.device) -> MatchingNetwork:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UntrainedWarning)  # start values take as long as trained ones
+            warnings.simplefilter("ignore", UntrainedWarning)  # untrained networks are as fast as trained ones
             network = load_model(self.name, device=device, dtype=getattr(torch, self.dtype))
         return network.accelerate(getattr(torch, self.dtype)) if self.recorded else network
 
@@ -73,7 +73,9 @@ class Work:
 
         def forward() -> Tensor:
             with torch.inference_mode():
-                return network(reference, query, **self._iters(), min_size=0)  # at the size that the table says
+                return network(
+                    reference, query, **self._iters(), min_size=0
+                )  # at the size of the images, without enlarging them
 
         return forward
 
@@ -114,12 +116,12 @@ class Work:
         graphs = network.graphs
 
         def work() -> object:
-            with fast_math(device, tf32=True):  # as `gocor train` has it
+            with fast_math(device, tf32=True):  # as in `gocor train`
                 return step(*images) if graphs is None else graphs.run(step, images, None)
 
         return work
 
 
 def end_point_errors(flows: list[Tensor]) -> Tensor:
-    """Sum over the levels of the mean distance from flow (1, 1): a loss that costs what a real one does."""
+    """A loss as costly as that of training: the levels' mean end-point errors towards the flow (1, 1), summed."""
     return sum((torch.linalg.vector_norm(flow.float() - 1, dim=1).mean() for flow in flows), flows[0].new_zeros(()))

@@ -37,7 +37,7 @@ def bench(
     from rich.console import Console
 
     from ..bench.report import as_rich, write_json
-    from ..bench.run import Settings, TableResult, measure, surroundings
+    from ..bench.run import Settings, TableResult, environment, measure
     from ..bench.sections import SECTIONS, Scale, tables
     from ..models.weights import choose_device
 
@@ -59,7 +59,7 @@ def bench(
     settings = Settings(where, repeats or (20 if cuda else 3 if quick else 5), memory)
 
     out = Console() if sys.stdout.isatty() else Console(width=WIDE)
-    about = surroundings(settings, dtype)
+    about = environment(settings, dtype)
     out.print(", ".join(f"{key} {value}" for key, value in about.items()), highlight=False)
     results: dict[str, list[TableResult]] = {}
     with Console(stderr=True).status("") as status:  # nothing where stderr is no terminal

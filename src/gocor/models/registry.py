@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
+from . import zoo
 from .basenet import BaseNet
 from .glunet import GLUNet
 from .network import MatchingNetwork
@@ -40,9 +41,15 @@ def register(name: str, description: str) -> Callable[[Callable[[], MatchingNetw
     return enter
 
 
-def list_models(*, tiny: bool = False) -> list[str]:
-    """Names of the networks, the small variants for tests left out unless asked for."""
-    return [name for name in REGISTRY if tiny or not name.endswith("-tiny")]
+def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
+    """Names of the networks.
+
+    Args:
+        tiny: include the small variants for tests.
+        shipped: only the networks whose trained weights ship.
+    """
+    names = [name for name in REGISTRY if tiny or not name.endswith("-tiny")]
+    return [name for name in names if name in zoo.shipped()] if shipped else names
 
 
 def create_model(name: str) -> MatchingNetwork:

@@ -1,4 +1,4 @@
-"""Weights: what ships, what a user trained, and published checkpoints, all read without running code from them."""
+"""Loading and saving of weights: those that ship, a user's own, and published checkpoints. No file's code is run."""
 
 import json
 import os
@@ -15,14 +15,15 @@ from ..utils.files import write_bytes_atomically
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
 from .published import load_published_state, load_vgg
-from .registry import REGISTRY, create_model
+from .registry import REGISTRY, create_model, sketch
+from .zoo import FEATURES, WeightsRow, describe, shipped, shipped_file
+from .zoo import SHIPPED as SHIPPED  # other modules import it from here
 
-SHIPPED = Path(__file__).parents[1] / "weights"
 FORMAT = "gocor-1"
 
 
 class UntrainedWarning(UserWarning):
-    """A network has no trained weights: what it returns means nothing."""
+    """A network has no trained weights, so its output is meaningless."""
 
 
 def load_model(
@@ -37,25 +38,26 @@ def load_model(
 
     Args:
         name: one of `list_models()`.
-        weights: `"default"` for those that ship, a path to a checkpoint (ours, as safetensors, or a published one), or
-            `None` for start values. A network without trained weights says so by an `UntrainedWarning`.
-        device: `"auto"` is a GPU where there is one.
-        dtype: `float32`, `float64`, or a 16-bit type, which the network then uses by autocast.
-        fast: for many pairs of few sizes on a GPU, see `MatchingNetwork.accelerate`: bfloat16 unless `dtype` is another
-            16-bit type, and recorded passes.
+        weights: `"default"` for the weights that ship, the path of a checkpoint (ours, as safetensors, or a published
+            one), or `None` for start values. A network without trained weights warns with an `UntrainedWarning`.
+        device: `"auto"` uses a GPU if there is one.
+        dtype: `float32`, `float64`, or a 16-bit dtype, which the network then uses by autocast.
+        fast: speed up many pairs of few image sizes on a GPU: CUDA graphs, and bfloat16 unless `dtype` is another
+            16-bit dtype. See `MatchingNetwork.accelerate`.
 
     Returns:
         The network in evaluation mode.
     """
     network = create_model(name)
     if _is_vgg(network.pyramid):
-        load_vgg(network.pyramid, _read(SHIPPED / "vgg16.safetensors")[0])
-    path = SHIPPED / f"{name}.safetensors" if weights == "default" else weights
-    if path is None or (weights == "default" and not Path(path).exists()):
+        load_vgg(network.pyramid, _read(shipped_file(FEATURES))[0])
+    if weights == "default" and name in shipped():
+        load_weights(network, shipped_file(name))
+    elif weights == "default" or weights is None:
         why = "start values were asked for" if weights is None else "no trained weights of it ship yet"
         warnings.warn(f"{name} is untrained ({why}): its output means nothing", UntrainedWarning, stacklevel=2)
     else:
-        load_weights(network, path)
+        load_weights(network, weights)
     if dtype in (torch.float16, torch.bfloat16):
         network.autocast_dtype = dtype
     elif dtype in (torch.float32, torch.float64):
@@ -67,7 +69,7 @@ def load_model(
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """`"auto"` → a GPU where there is one; anything else as torch understands it, one clear error where it can't."""
+    """The device of a name that torch knows; `"auto"` is a GPU if there is one, and otherwise the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -79,7 +81,7 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 
 def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from a checkpoint: ours, a published one, or torchvision's VGG-16 (its features alone)."""
+    """Fill a network from a checkpoint: ours, a published one, or torchvision's VGG-16, which has features alone."""
     state, metadata = _read(Path(path))
     try:
         if metadata.get("format") == FORMAT:
@@ -95,14 +97,19 @@ def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None
         raise ValueError(f"{path} does not fit {network.name}: {error}") from None
 
 
-def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: bool = False, **card: Any) -> None:
-    """Write a network as safetensors, frozen VGG-16 features left out where they are the ones that ship.
+def save_model(
+    network: MatchingNetwork, path: str | os.PathLike[str], *, half: bool = False, **card: Any
+) -> WeightsRow:
+    """Write the weights of a network as safetensors. VGG-16 features that ship are not stored again.
 
     Args:
-        network: made by name.
-        path: file to write, atomically.
-        half: store float16, statistics of batch normalisation apart, which may be larger than it holds.
-        **card: what else to tell in the metadata: data, recipe, metrics, ….
+        network: created by name.
+        path: the file to write, atomically.
+        half: store float16. The statistics of batch normalisation, which may exceed its range, stay as they are.
+        **card: further entries of the metadata: data, recipe, command, steps, seed, time, metrics, ….
+
+    Returns:
+        What is known about the file. Weights ship as the file and this row, see `zoo`.
     """
     state = network.state_dict()
     shared = _has_shipped_vgg(network)
@@ -114,19 +121,22 @@ def save_model(network: MatchingNetwork, path: str | os.PathLike[str], *, half: 
         .cpu()
         for key, value in state.items()
     }
+    facts = {"model": network.name, "licence": licence_of(network), **card}
     metadata = {
         "format": FORMAT,
-        "model": network.name,
         "published": json.dumps(network.published),
         "vgg16": "shared" if shared else "inside" if _is_vgg(network.pyramid) else "none",
-        "licence": licence_of(network),
-        **{key: value if isinstance(value, str) else json.dumps(value) for key, value in card.items()},
+        **{key: value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()},
     }
-    write_bytes_atomically(path, save(tensors, metadata))
+    content = save(tensors, metadata)
+    write_bytes_atomically(path, content)
+    summary = REGISTRY[network.name].description if network.name in REGISTRY else ""
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return describe(facts, content, summary=summary, parameters=parameters)
 
 
 def licence_of(network: MatchingNetwork) -> str:
-    """That of our weights of a network, and where its frozen features are from if it has any."""
+    """The licence of weights that we train, and of the frozen VGG-16 features if the network has them."""
     features = "; VGG-16 features from torchvision (BSD-3-Clause), trained on ImageNet"
     return "Apache-2.0" + features if _is_vgg(network.pyramid) else "Apache-2.0"
 
@@ -134,10 +144,8 @@ def licence_of(network: MatchingNetwork) -> str:
 def identify(state: dict[str, Tensor]) -> str:
     """Name of the network that a published state dict belongs to."""
     for name in REGISTRY:
-        with torch.device("meta"):
-            network = create_model(name)
         try:
-            load_published_state(network, {key: value.to("meta") for key, value in state.items()})
+            load_published_state(sketch(name), {key: value.to("meta") for key, value in state.items()})
         except ValueError:
             continue
         return name
@@ -145,10 +153,19 @@ def identify(state: dict[str, Tensor]) -> str:
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
-    """Published checkpoint → our safetensors file; returns the network's name, found by its keys if not given."""
+    """Convert a published checkpoint to a safetensors file of ours.
+
+    Args:
+        source: the published checkpoint.
+        target: the file to write.
+        name: of the network; by default the network whose parameter names the checkpoint has.
+
+    Returns:
+        The name of the network.
+    """
     state, metadata = _read(Path(source))
     if metadata.get("format") == FORMAT:
-        raise ValueError(f"{source} is a file of ours already")
+        raise ValueError(f"{source} is a file of ours already: it needs no conversion")
     if "features.0.weight" in state:
         raise ValueError(f"{source} holds VGG-16 features only: there is no network to convert")
     try:
@@ -178,7 +195,7 @@ def _load_own(network: MatchingNetwork, state: dict[str, Tensor], metadata: dict
 
 
 def _is_vgg(pyramid: nn.Module) -> TypeGuard[VGGPyramid]:
-    """Whether features are those of VGG-16, not of a small stand-in for tests, or a network's own."""
+    """Whether a network's features are the full VGG-16, not a small variant for tests or a pyramid of its own."""
     return isinstance(pyramid, VGGPyramid) and pyramid.channels[-1] == 512
 
 
@@ -186,13 +203,13 @@ def _has_shipped_vgg(network: MatchingNetwork) -> bool:
     if not _is_vgg(network.pyramid):
         return False
     other = VGGPyramid()
-    load_vgg(other, _read(SHIPPED / "vgg16.safetensors")[0])
+    load_vgg(other, _read(shipped_file(FEATURES))[0])
     own = network.pyramid.state_dict()
     return all(torch.equal(value, own[key].to(value)) for key, value in other.state_dict().items())
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file, safetensors or torch's own format, without running anything that is in it."""
+    """Tensors and metadata of a safetensors or torch file. Pickled code in it is never run."""
     if not path.is_file():
         raise FileNotFoundError(f"no such checkpoint: {path}")
     try:
@@ -202,7 +219,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         pass
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's opinion on the pickle protocol
+            warnings.simplefilter("ignore")  # torch warns about old pickle protocols
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # a damaged file can raise anything
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Training of the networks: `gocor train`, or `train(make_config({...}))`."""
+"""Training of the networks: `gocor train`, or in Python `train(make_config({...}))`."""
 
 from .config import TrainConfig, make_config
 from .loop import Outcome, train

@@ -1,4 +1,4 @@
-"""The state of a run as one file that replaces the one before it whole, and weights to start from."""
+"""Training checkpoints: the whole state of a run in one file, which is replaced atomically."""
 
 import io
 import os
@@ -19,13 +19,13 @@ FORMAT = "gocor-training-1"
 
 @dataclass
 class Progress:
-    """Where a run is.
+    """Progress of a run.
 
     Attributes:
-        step: steps taken.
-        seconds: of training, over all resumes.
-        best: the lowest validation error so far, in pixels.
-        best_step: where it was reached.
+        step: steps that were taken.
+        seconds: of training, over all parts of the run.
+        best: lowest validation error so far, in pixels.
+        best_step: step at which it was reached.
         validated: step of the last validation.
     """
 
@@ -37,7 +37,7 @@ class Progress:
 
 
 def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
-    """Write all that training depends on to `last.pt`."""
+    """Write the training state, random number generators included, to `last.pt`."""
     content: dict[str, Any] = {
         "format": FORMAT,
         "model": step.network.name,
@@ -52,12 +52,12 @@ def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
         "cuda_rng": torch.cuda.get_rng_state(step.group.device) if step.group.device.type == "cuda" else None,
     }
     data = io.BytesIO()
-    torch.save(content, data)  # not to the file itself: torch does not say that a disk is full
+    torch.save(content, data)  # in memory first, because torch does not report a full disk
     write_bytes_atomically(folder / FILE, data.getvalue())
 
 
 def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
-    """Put the training state of `last.pt` in place, random numbers included."""
+    """Restore the training state, random number generators included, from `last.pt`."""
     path = folder / FILE
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
@@ -67,7 +67,7 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
         raise ValueError(f"{path} holds the state of another optimiser")
     step.network.load_state_dict(content["network"])
     step.average.load_state_dict(content["average"])
-    with torch.no_grad():  # in place: a CUDA graph, or whoever else refers to these tensors, sees it
+    with torch.no_grad():  # in place: a CUDA graph may refer to these tensors
         for key, parameter in enumerate(p for group in step.optimizer.param_groups for p in group["params"]):
             for name, value in step.optimizer.state[parameter].items():
                 value.copy_(content["optimizer"][key][name])
@@ -80,7 +80,7 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a training checkpoint; nothing in it is run."""
+    """The content of a training checkpoint. Pickled code in it is never run."""
     data = read_bytes(path)
     try:
         content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
@@ -92,7 +92,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from weights of any kind that `load_model` reads, or from a training checkpoint's average."""
+    """Fill a network from any weights that `load_model` reads, or from the EMA of a training checkpoint."""
     if Path(path).suffix != ".pt":
         load_weights(network, path)
         return
@@ -103,6 +103,6 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of a process that was killed while it wrote."""
+    """Remove the temporary files of a process that was killed while writing."""
     for path in folder.glob("." + 16 * "[0-9a-f]" + "*"):
         path.unlink(missing_ok=True)

@@ -1,68 +1,95 @@
-"""What a training run is made of: one frozen record, from defaults, a TOML file and the command line, in that order."""
+"""Options of a training run: defaults, overridden by a TOML file, overridden by the command line."""
 
-import json
+import math
 import tomllib
-import types
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..models.registry import REGISTRY, list_models, sketch
 from ..utils.files import read_bytes, write_bytes_atomically
+from ..utils.toml import to_toml
 
 FILE = "config.toml"
+
+# Bounds of numeric options. They hold for every value of an option that has several.
+MINIMUM = {
+    **dict.fromkeys(("batch", "steps", "log_every", "validate_every", "validation_pairs", "checkpoint_every"), 1),
+    **dict.fromkeys(("seed", "iters_local", "iters_global", "weight_decay", "clip", "robust_epsilon"), 0),
+    "level_weights": 0,
+    "size": 16,
+}
+POSITIVE = ("lr", "checkpoint_minutes", "gamma", "robust_exponent", "time_limit")
+FRACTIONS = ("warmup", "ema", "milestones")  # at least 0 and below 1
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of a run. Sizes are (height, width); `None` is "decide for me".
+    """Options of a training run.
+
+    Sizes are (height, width) in pixels. Defaults of `size`, `batch`, `steps` and `lr` depend on the network.
 
     Attributes:
-        model: one of `gocor models`.
-        output: folder of the run.
-        device: `"auto"` is a GPU where there is one.
-        init: checkpoint to start from, in place of start values.
-        seed: of the start values and of the pairs.
-        data: folders, zips or files of photos that pairs are made of.
-        objects: images with transparency, or COCO annotations, of objects that move on top of the photos.
-        object_images: photos that the COCO annotations are about.
-        preset: how pairs are made; `"auto"` is `dynamic` with objects, `static` without.
-        flow: data sets with optical flow in place of photos, each as NAME=FOLDER.
-        size: of the images that the network is trained on.
-        batch: pairs of a step, those of all processes together.
-        steps: length of the run.
-        time_limit: minutes of training, those before a resume included, after which the run ends.
-        schedule_by: whether the schedule's progress is step/steps, or the larger of that and minutes/time_limit.
-        loss: `"mean"`: mean end-point error of each level, fine levels weigh more; `"published"`: sums over pixels with
-            the paper's weights.
-        level_weights: in place of those of `loss`, coarse to fine. Levels after the last that is not zero are left out.
-        robust_exponent: q of (e + ε)^q, which each pixel's error e counts by, one for all levels or for each; 1 is the
-            error itself.
-        robust_epsilon: ε of the same, in pixels.
-        count_occluded: whether pixels that the query has inside but hidden count.
-        lr: highest learning rate.
-        schedule: `"one-cycle"` (linear rise, cosine fall), `"constant"` or `"multi-step"`.
-        warmup: share of the run that the rate rises in.
-        milestones: shares of the run at which a multi-step schedule multiplies the rate by `gamma`.
-        gamma: see `milestones`.
-        weight_decay: of weights with two dimensions or more, GOCor's parameters left out.
-        betas: of AdamW.
-        clip: largest norm of the gradient, 0 for no limit.
-        ema: decay of the moving average of weights that is validated and exported, 0 for none.
-        iters_local: iterations of local GOCor layers in training.
-        iters_global: iterations of the global GOCor layer in training.
-        precision: `"bf16"` (autocast; GOCor iterates in float32), `"float32"`, or `"auto"`: bf16 on a GPU.
-        tf32: let float32 products on a GPU round their operands to TF32.
-        graph: replay each step as one CUDA graph; by default on a GPU with one process.
-        activation_checkpointing: compute the correlation layers twice to keep less of them in memory.
-        channels_last: memory format of network and images; by default on a GPU.
-        log_every: steps between records of the log.
-        validate_every: steps between validations.
-        validation_pairs: how many held-out pairs a validation takes.
-        checkpoint_every: steps between checkpoints.
-        checkpoint_minutes: minutes between checkpoints, where these are fewer.
-        eval: data sets to evaluate on at each validation, each as NAME=FOLDER.
+        model: Name of the network, see `gocor models`.
+        output: Folder that the run writes to.
+        device: A torch device such as `"cpu"` or `"cuda"`. `"auto"` is a GPU if there is one, otherwise the CPU.
+        init: Checkpoint to start from: a `.safetensors` file, a published checkpoint or the `last.pt` of another run.
+            `None` starts from the network's start values.
+        seed: Random seed of the start values and of the training pairs.
+
+        data: Photos that synthetic pairs are made from: folders, zip files or single images.
+        objects: Cut-outs that move in front of the photos: images with transparency, or COCO annotation files.
+        object_images: Folders or zip files of the photos that COCO annotation files refer to.
+        preset: How synthetic pairs are made, for example `"static"`, `"dynamic"` or `"flow"`. `"auto"` is `"dynamic"`
+            if `objects` are given and `"static"` otherwise. `gocor data preview` shows what a preset makes.
+        flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER`.
+        size: Size of the training images. A single number stands for a square.
+        batch: Pairs per step, over all processes together.
+
+        steps: Number of optimiser steps.
+        time_limit: Minutes of training after which the run ends even if steps are left. Time before a resume counts.
+            `None` sets no limit.
+        schedule_by: What the learning rate follows. `"steps"` is the fraction of the steps that were taken; `"time"` is
+            the larger of that fraction and of the fraction of `time_limit` that has passed.
+
+        loss: `"mean"` is the mean end-point error of each level, weighted by the network's own weights. `"published"`
+            is the loss of the paper: sums over pixels, weighted 0.32, 0.08, 0.02, 0.01, 0.005 from coarse to fine.
+        level_weights: Loss weights of the levels, coarse to fine, in place of those of `loss`. Levels after the last
+            non-zero weight are not computed.
+        robust_exponent: Exponent q of the robust penalty (e + ε)^q of the end-point error e, a single number or one per
+            level. 1 is the error e itself.
+        robust_epsilon: The ε of the robust penalty, in the pixels that the level's flow is in.
+        count_occluded: Include occluded pixels in the loss. Pixels of unknown flow never count.
+
+        lr: Peak learning rate.
+        schedule: `"one-cycle"` (cosine decay to a thousandth of the peak), `"multi-step"` or `"constant"`, each after a
+            linear warm-up.
+        warmup: Fraction of the run that the learning rate rises in, from a 25th of its peak.
+        milestones: Fractions of the run at which the multi-step schedule multiplies the learning rate by `gamma`.
+        gamma: Factor of the multi-step schedule.
+        weight_decay: Weight decay of AdamW. Biases, batch normalisation and the parameters of GOCor do not decay.
+        betas: Decay rates of AdamW's running averages of the gradient and of its square.
+        clip: Largest norm of the gradient, longer gradients are scaled down to it; 0 disables clipping.
+        ema: Decay of the exponential moving average (EMA) of the weights, which is what is validated and exported; 0
+            disables averaging.
+
+        iters_local: Iterations of the local GOCor layers in training.
+        iters_global: Iterations of the global GOCor layer in training.
+        precision: `"bf16"` is bfloat16 autocast, in which flows and GOCor's iterations stay in float32; `"float32"` is
+            full precision; `"auto"` is bf16 on a GPU and float32 on a CPU.
+        tf32: Allow TF32 tensor cores for float32 matrix products on a GPU.
+        graph: Record the training step as a CUDA graph and replay it. `None` does so on a GPU with a single process and
+            falls back to eager steps if recording fails; `True` makes such a failure an error.
+        activation_checkpointing: Recompute the correlation layers in the backward pass to save memory.
+        channels_last: Memory format of the network and the images. `None` is channels last on a GPU.
+
+        log_every: Steps between two records of the training log.
+        validate_every: Steps between two validations.
+        validation_pairs: Number of held-out pairs that a validation uses.
+        checkpoint_every: Steps between two checkpoints.
+        checkpoint_minutes: Minutes after which a checkpoint is written at the latest.
+        eval: Data sets to evaluate on after each validation, each as `NAME=FOLDER`.
     """
 
     model: str
@@ -120,35 +147,15 @@ class TrainConfig:
         if bool(self.data) == bool(self.flow):
             given = "both" if self.data else "neither"
             raise ValueError(f"pairs come from photos (data) or from data sets with flow (flow), got {given}")
-        for name in ("batch", "steps", "log_every", "validate_every", "validation_pairs", "checkpoint_every"):
-            _check(name, getattr(self, name), at_least=1)
-        for name in ("seed", "iters_local", "iters_global", "weight_decay", "clip", "robust_epsilon"):
-            _check(name, getattr(self, name), at_least=0)
-        for name in ("lr", "checkpoint_minutes", "gamma"):
-            _check(name, getattr(self, name), above=0)
-        for exponent in self.robust_exponent:
-            _check("robust_exponent", exponent, above=0)
-        for name in ("warmup", "ema", *("milestones",) * bool(self.milestones)):
-            values = getattr(self, name)
-            for value in values if isinstance(values, tuple) else (values,):
-                if not 0 <= value < 1:
-                    raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
-        for side in self.size:
-            _check("size", side, at_least=16)
-        for weight in self.level_weights:
-            _check("level_weights", weight, at_least=0)
-        if self.time_limit is not None:
-            _check("time_limit", self.time_limit, above=0)
-        elif self.schedule_by == "time":
+        if self.schedule_by == "time" and self.time_limit is None:
             raise ValueError("schedule_by = 'time' needs a time_limit, in minutes")
+        for name, option in vars(self).items():
+            for value in option if isinstance(option, tuple) else (option,):
+                _check_number(name, value)
 
     def to_toml(self) -> str:
         """All options as a TOML document; those that are `None` are left out."""
-        return "".join(
-            f"{field.name} = {_as_toml(value)}\n"
-            for field in fields(self)
-            if (value := getattr(self, field.name)) is not None
-        )
+        return to_toml(asdict(self))
 
     def save(self, folder: Path) -> None:
         """Write `config.toml` into a folder."""
@@ -156,13 +163,13 @@ class TrainConfig:
 
 
 def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> TrainConfig:
-    """The options of a run.
+    """The options of a run. Unknown options are errors.
 
     Args:
-        options: by name; they win over the file. Unknown ones are errors.
-        file: TOML file of such options. What neither names has its default, some of which depend on the model.
+        options: by name; they win over those of the file.
+        file: TOML file of options. Options that are given nowhere have the network's or the general defaults.
     """
-    values = (read_toml(file) if file is not None else {}) | _checked(options, "")
+    values = (read_toml(file) if file is not None else {}) | _typed(options)
     model = values.setdefault("model", "basenet-gocor")
     values.setdefault("output", f"runs/{model}")
     defaults = sketch(model).training_defaults if model in REGISTRY else {}
@@ -170,15 +177,15 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Options from a TOML file, their names and types checked."""
+    """Options of a TOML file, with the types of `TrainConfig`."""
     try:
-        return _checked(tomllib.loads(read_bytes(file).decode()), f"{file}: ")
+        return _typed(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from None
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`"key=value"` of a command line, the value as TOML or, failing that, as the text itself."""
+    """Name and value of `"name=value"`. The value is TOML, or a string if it is not valid TOML."""
     key, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"an option is set as KEY=VALUE, got {text!r}")
@@ -188,46 +195,41 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _typed(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Options with the types of `TrainConfig`: lists become tuples, and integers floats."""
     hints = get_type_hints(TrainConfig)
-    for key in options:
-        if key not in hints:
-            raise ValueError(f"{where}there is no option {key!r}; there are {', '.join(sorted(hints))}")
-    return {key: _fit(f"{where}{key}", value, hints[key]) for key, value in options.items()}
+    for name in options:
+        if name not in hints:
+            raise ValueError(f"{where}there is no option {name!r}; there are {', '.join(sorted(hints))}")
+    if isinstance(options.get("size"), int):
+        options = {**options, "size": 2 * [options["size"]]}
+    return {name: _convert(f"{where}{name}", value, hints[name]) for name, value in options.items()}
 
 
-def _fit(name: str, value: Any, hint: Any) -> Any:
-    """A value as its type demands: lists become tuples, whole numbers floats where these are meant."""
-    wanted = get_origin(hint)
-    if wanted in (Union, types.UnionType):
-        return None if value is None else _fit(name, value, get_args(hint)[0])
-    if wanted is Literal:
-        if value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {value!r}")
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    arguments = get_args(hint)
+    if get_origin(hint) is Literal:
+        if value not in arguments:
+            raise ValueError(f"{name} must be one of {', '.join(arguments)}, got {value!r}")
         return value
-    if wanted is tuple:
-        item, *rest = get_args(hint)
-        if name.endswith("size") and isinstance(value, int):
-            value = (value, value)
-        values = [value] if not isinstance(value, (list, tuple)) else value
-        if rest != [Ellipsis] and len(values) != 1 + len(rest):
-            raise ValueError(f"{name} must have {1 + len(rest)} values, got {value!r}")
-        return tuple(_fit(name, v, item) for v in values)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if get_origin(hint) is tuple:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        if ... not in arguments and len(items) != len(arguments):
+            raise ValueError(f"{name} must have {len(arguments)} values, got {value!r}")
+        return tuple(_convert(name, item, arguments[0]) for item in items)
+    if type(None) in arguments:  # an optional value
+        return None if value is None else _convert(name, value, arguments[0])
+    if isinstance(value, bool) != (hint is bool) or not isinstance(value, (int, float) if hint is float else hint):
         raise ValueError(f"{name} must be of type {hint.__name__}, got {value!r}")
-    return value
+    return float(value) if hint is float else value
 
 
-def _check(name: str, value: float, *, at_least: float | None = None, above: float | None = None) -> None:
-    if at_least is not None and not value >= at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")
-    if above is not None and not value > above:
-        raise ValueError(f"{name} must be greater than {above}, got {value}")
-
-
-def _as_toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(_as_toml(v) for v in value)}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else repr(value)
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+    if name in MINIMUM and value < MINIMUM[name]:
+        raise ValueError(f"{name} must be at least {MINIMUM[name]}, got {value}")
+    if name in POSITIVE and value is not None and value <= 0:
+        raise ValueError(f"{name} must be greater than 0, got {value}")
+    if name in FRACTIONS and not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")

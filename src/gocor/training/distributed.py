@@ -1,7 +1,7 @@
-"""Data parallel training over processes that `torchrun` starts, on one machine or many; alone without it.
+"""Data-parallel training over the processes that `torchrun` starts; without it there is a single process.
 
-Every process computes its slice of the batch. Losses are divided by counts of all processes together and gradients are
-summed, so that the processes take the step that one process would take with the whole batch.
+Every process computes its slice of the batch. Losses are divided by the pixel counts of the whole batch and gradients
+are summed, so all processes take the same step that a single process would take with the whole batch.
 """
 
 import os
@@ -21,9 +21,9 @@ class Group:
     """The processes that train one network.
 
     Attributes:
-        rank: this process's number.
-        world_size: how many there are.
-        device: what this process computes on.
+        rank: index of this process.
+        world_size: number of processes.
+        device: that this process computes on.
     """
 
     rank: int
@@ -32,7 +32,7 @@ class Group:
 
     @property
     def main(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def sum_(self, tensor: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class Group:
         return tensor
 
     def largest(self, *values: float) -> list[float]:
-        """The largest of each value over the processes, so that all decide alike. On the host: no GPU waits."""
+        """The maximum of each value over the processes. The values are on the host, so that no GPU is waited for."""
         if self.world_size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
@@ -58,8 +58,8 @@ class Group:
         pieces = flat.split([g.numel() for g in gradients])
         torch._foreach_copy_(gradients, [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)])
 
-    def same_start(self, network: nn.Module) -> None:
-        """Give every process the weights of the first."""
+    def broadcast_weights(self, network: nn.Module) -> None:
+        """Give every process the weights and buffers of the first."""
         if self.world_size > 1:
             for tensor in network.state_dict().values():
                 dist.broadcast(tensor, 0)
@@ -67,12 +67,12 @@ class Group:
 
 @contextmanager
 def processes(device: str) -> Iterator[Group]:
-    """Join the processes that the environment variables of `torchrun` tell of; without these there is one."""
+    """Join the processes that torchrun's environment variables describe. Without these variables there is one."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    if world_size == 1:
-        yield Group(0, 1, choose_device(device))
-        return
     chosen = choose_device(device)
+    if world_size == 1:
+        yield Group(0, 1, chosen)
+        return
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)

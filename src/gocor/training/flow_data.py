@@ -1,4 +1,4 @@
-"""Pairs of data sets with optical flow, cropped and augmented, as a source of batches."""
+"""Training pairs from data sets with optical flow: random crops with augmentation."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,25 +16,26 @@ from ..ops.warp import inside_mask
 from .sources import open_datasets
 from .targets import level_target
 
-HELD_OUT = 0.05  # share of each data set, its last pairs, that is kept for validation
-ZOOM, STRETCH = (-0.3, 0.6), 0.15  # exp(U(...)) of both axes, and the factor exp(U(±STRETCH)) between them
+HELD_OUT = 0.05  # fraction of each data set, its last pairs, that is held out for validation
+LOG_ZOOM = (-0.3, 0.6)  # range of the logarithm of the scale
+LOG_STRETCH = 0.15  # largest logarithm of the ratio between the two axes' scales
 COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
-OWN = 0.2  # share of the changes of colour that each of the two images has to itself
+INDEPENDENT = 0.2  # fraction of the colour change that is drawn for each image on its own
 THREADS = 8
 
 
 class FlowPairs:
-    """Crops of a sequence of pairs, one size, deterministic: a batch depends on seed and step alone.
+    """Crops of pairs with dense flow. A batch depends on the seed and the step alone.
 
-    Every pair is taken once before any is taken again. Pixels that leave the crop of the query, or that the data set
-    knows to be hidden, are given as occluded.
+    Every pair is used once before any is used again. Pixels whose target leaves the crop of the query are marked
+    occluded, like those that the data set marks.
 
     Args:
         pairs: with dense flow.
         size: (height, width) of the crops.
-        seed: of order and augmentation.
-        augment: scale, stretch, place, mirror and recolour at random; otherwise the middle is taken as it is.
-        device: where batches go.
+        seed: of the order and the augmentation.
+        augment: scale, stretch, place, mirror and recolour crops at random; otherwise the central crop is taken.
+        device: of the batches.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class FlowPairs:
     def open(
         cls, entries: Sequence[str], *, size: tuple[int, int], seed: int = 0, device: torch.device | str = "cpu"
     ) -> tuple[Self, Self]:
-        """Pairs to train on and pairs to validate on, of data sets given as NAME=FOLDER."""
+        """Training pairs and held-out pairs of data sets, which are given as `NAME=FOLDER`."""
         train: list[tuple[Sequence[Pair], int]] = []
         held_out: list[tuple[Sequence[Pair], int]] = []
         for dataset in open_datasets(entries).values():
@@ -64,26 +65,26 @@ class FlowPairs:
             train += [(dataset, i) for i in range(max(first, 1))]
             held_out += [(dataset, i) for i in range(first, len(dataset))]
         return (
-            cls(_Chosen(train), size=size, seed=seed, device=device),
-            cls(_Chosen(held_out), size=size, seed=seed, augment=False, device=device),
+            cls(_Subset(train), size=size, seed=seed, device=device),
+            cls(_Subset(held_out), size=size, seed=seed, augment=False, device=device),
         )
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
-        """The pairs of a step, `batch_size` over all processes, of which this one gets its slice."""
+        """The slice of a step's batch for one process. The batch has `batch_size` pairs over all processes."""
         share = batch_size // world_size
         first = step * batch_size + rank * share
         return PairBatch.cat(list(self.pool.map(self.sample, range(first, first + share)))).to(self.device)
 
     def sample(self, number: int) -> PairBatch:
-        """The pair that is taken as the `number`-th of the whole run, as a batch of one, on the CPU."""
+        """The `number`-th pair of the whole run, as a batch of one on the CPU."""
         epoch, place = divmod(number, len(self.pairs))
         order = np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.pairs)) if self.augment else None
         pair = self.pairs[place if order is None else int(order[place])]
         if pair.flow is None or pair.valid is None:
-            raise ValueError(f"{pair.name} has points in place of a flow: it can be evaluated, not trained on")
+            raise ValueError(f"{pair.name} has points in place of a flow: it can be evaluated on, not trained on")
         random = np.random.default_rng([self.seed, 2, number])
         window = self._window(pair, random)
         images = [_resized(x[window], self.size) for x in (pair.reference, pair.query)]
@@ -98,19 +99,19 @@ class FlowPairs:
         return _recoloured(_mirrored(batch, random), random) if self.augment else batch
 
     def _window(self, pair: Pair, random: np.random.Generator) -> tuple[slice, slice]:
-        """The part of both images that becomes a crop."""
+        """The window of both images that is cropped and resized."""
         room = np.minimum(pair.reference.shape[:2], pair.query.shape[:2])
         scale = np.ones(2)
         if self.augment:
-            stretch = random.uniform(-STRETCH, STRETCH) / 2
-            scale = np.exp(random.uniform(*ZOOM) + np.array([stretch, -stretch]))
+            stretch = random.uniform(-LOG_STRETCH, LOG_STRETCH) / 2
+            scale = np.exp(random.uniform(*LOG_ZOOM) + np.array([stretch, -stretch]))
         side = np.clip(np.rint(np.array(self.size) / scale), 1, room).astype(int)
         start = random.integers(0, room - side + 1) if self.augment else (room - side) // 2
         return slice(start[0], start[0] + side[0]), slice(start[1], start[1] + side[1])
 
 
-class _Chosen(Sequence[Pair]):
-    """Some pairs of several data sets, read when they are asked for."""
+class _Subset(Sequence[Pair]):
+    """Chosen pairs of several data sets, read on access."""
 
     def __init__(self, places: list[tuple[Sequence[Pair], int]]) -> None:
         self.places = places
@@ -124,7 +125,7 @@ class _Chosen(Sequence[Pair]):
 
 
 def _resized(image: NDArray[Any], size: tuple[int, int], how: int | None = None) -> NDArray[Any]:
-    """An array `(H, W, …)` at another size."""
+    """Resize an array `(H, W, …)`."""
     if image.shape[:2] == size:
         return np.ascontiguousarray(image)
     if how is None:
@@ -133,7 +134,7 @@ def _resized(image: NDArray[Any], size: tuple[int, int], how: int | None = None)
 
 
 def _mirrored(batch: PairBatch, random: np.random.Generator) -> PairBatch:
-    """Left and right exchanged in half of the cases, top and bottom in a tenth."""
+    """Mirror horizontally with probability 0.5 and vertically with probability 0.1."""
     for axis, channel, probability in ((3, 0, 0.5), (2, 1, 0.1)):
         if random.random() < probability:
             sign = torch.ones(1, 2, 1, 1)
@@ -144,12 +145,12 @@ def _mirrored(batch: PairBatch, random: np.random.Generator) -> PairBatch:
 
 
 def _recoloured(batch: PairBatch, random: np.random.Generator) -> PairBatch:
-    """Other light and colours, mostly the same for both images."""
+    """Change brightness, contrast, saturation and gamma, mostly in the same way for both images."""
     common = {name: random.uniform(-1, 1) for name in COLOUR}
     changed = {}
     for name in ("reference", "query"):
-        own = {key: (1 - OWN) * common[key] + OWN * random.uniform(-1, 1) for key in COLOUR}
-        changed[name] = _recolour(getattr(batch, name), {key: COLOUR[key] * own[key] for key in COLOUR})
+        drawn = {key: (1 - INDEPENDENT) * common[key] + INDEPENDENT * random.uniform(-1, 1) for key in COLOUR}
+        changed[name] = _recolour(getattr(batch, name), {key: COLOUR[key] * drawn[key] for key in COLOUR})
     return PairBatch(**(vars(batch) | changed))
 
 

@@ -1,7 +1,7 @@
-"""A training step as one CUDA graph: recorded once, then replayed without the cost of thousands of launches.
+"""A training step as a CUDA graph: recorded once, then replayed without the cost of thousands of kernel launches.
 
-The rules of a graph, which `TrainStep.compute` keeps: all it reads and writes stays at fixed addresses, nothing is read
-back to the host, no value decides what runs, and no data comes from the host.
+`TrainStep.compute` keeps the rules of a CUDA graph: its tensors stay at fixed addresses, no value is copied to or from
+the host, and no value decides which kernels run.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from .step import TrainStep
 
 
 def record(step: TrainStep) -> Callable[[], None]:
-    """Record a step with what its buffers hold now, for any later content; the training state is left as it was.
+    """Record a training step without changing the training state.
 
     Returns:
-        What takes a step. It keeps all memory of the graph alive.
+        A function that takes a step with the current content of the step's buffers. It keeps the graph's memory alive.
     """
     saved = [tensor.detach().clone() for tensor in step.state()]
     warm_up(step.compute)
     restore(step, saved)
     for parameter in step.parameters:
-        parameter.grad = None  # gradients of the recorded step lie in the graph's own memory
+        parameter.grad = None  # the graph allocates gradients in its own memory
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # Another thread may be preparing the next batch: its calls are not the graph's, and must not spoil it.
+    # A thread may be preparing the next batch meanwhile; its CUDA calls must not invalidate the recording.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         step.compute()
     return graph.replay
@@ -34,6 +34,6 @@ def record(step: TrainStep) -> Callable[[], None]:
 
 @torch.no_grad()
 def restore(step: TrainStep, saved: list[Tensor]) -> None:
-    """Put the training state back, in place."""
+    """Write saved values back into the tensors of `step.state()`."""
     for tensor, value in zip(step.state(), saved, strict=True):
         tensor.copy_(value)

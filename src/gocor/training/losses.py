@@ -1,4 +1,4 @@
-"""The multi-level end-point error."""
+"""The multi-level end-point error loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from .config import TrainConfig
 
 @dataclass(frozen=True)
 class LossRule:
-    """How errors of pixels become one number.
+    """How the pixels' errors are combined to one loss.
 
     Attributes:
         weights: of the levels, coarse to fine.
-        exponents: q of (e + ε)^q at each level; 1 for the error e itself.
-        sums: whether a level counts by the sum over its pixels (of one sample, known pixels standing in for unknown
-            ones) or by their mean.
-        epsilon: ε of the same.
+        exponents: q of the robust penalty (e + ε)^q at each level; 1 is the end-point error e itself.
+        sums: multiply the mean over a level's known pixels by the number of its pixels, which is the paper's sum over
+            pixels with unknown pixels at the mean error.
+        epsilon: ε of the robust penalty.
     """
 
     weights: tuple[float, ...]
@@ -29,7 +29,7 @@ class LossRule:
 
 
 def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> LossRule:
-    """The rule that a run asks for, up to the finest level that counts."""
+    """The loss rule of a run, up to the finest level that has a weight."""
     published = config.loss == "published"
     weights = network.published_loss_weights if published else network.loss_weights
     if not weights and not config.level_weights:
@@ -50,7 +50,7 @@ def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> Los
 
 
 def end_point_error(flow: Tensor, target: Tensor) -> Tensor:
-    """‖flow − target‖ of every pixel: `(B, 2, H, W)` twice → `(B, 1, H, W)`, float32 or wider."""
+    """End-point error ‖flow − target‖ of flows `(B, 2, H, W)`: `(B, 1, H, W)`, in float32 or wider."""
     difference = flow.to(torch.promote_types(flow.dtype, torch.float32)) - target
     return torch.linalg.vector_norm(difference, dim=1, keepdim=True)
 
@@ -58,14 +58,14 @@ def end_point_error(flow: Tensor, target: Tensor) -> Tensor:
 def multi_level_loss(
     flows: Sequence[Tensor], targets: Sequence[tuple[Tensor, Tensor]], rule: LossRule, counts: Tensor
 ) -> Tensor:
-    """Σ_level weight · mean over known pixels of (e + ε)^q, or · pixels of a sample where the rule says sums.
+    """Σ_level weight · mean over known pixels of (e + ε)^q, times the level's number of pixels if `rule.sums`.
 
     Args:
         flows: of the levels, `(B, 2, h, w)`.
-        targets: true flow `(B, 2, h, w)` and where it is known, `(B, 1, h, w)` bool, for each level.
-        rule: weights and form.
-        counts: known pixels of each level, `(levels,)`. They may be those of several processes' pairs together, so
-            that the sum of their losses is the loss of all pairs.
+        targets: for each level, the true flow `(B, 2, h, w)` and the mask of known pixels `(B, 1, h, w)` bool.
+        rule: weights and penalty.
+        counts: number of known pixels of each level, `(levels,)`. With the counts over all processes, the sum of the
+            processes' losses is the loss of the whole batch.
     """
     loss = flows[0].new_zeros((), dtype=torch.float32)
     for flow, (target, known), weight, exponent, count in zip(
@@ -75,11 +75,11 @@ def multi_level_loss(
         if exponent != 1:
             error = (error + rule.epsilon) ** exponent
         scale = weight * (flow.shape[2] * flow.shape[3] if rule.sums else 1)
-        # An unknown pixel adds nothing; a network's NaN must not pass through it either, but one elsewhere must.
+        # Unknown pixels are masked by `where`, because 0 · NaN would be NaN; NaN at a known pixel must show.
         loss = loss + scale * torch.where(known, error, 0.0).sum() / count.clamp(min=1)
     return loss
 
 
 def known_pixels(targets: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """How many pixels of each level have a target: `(levels,)` float32."""
+    """Number of known pixels of each level: `(levels,)` float32."""
     return torch.stack([known.sum(dtype=torch.float32) for _, known in targets])

@@ -1,4 +1,4 @@
-"""AdamW whose steps can be skipped on the device, and the moving average of a network."""
+"""AdamW whose steps can be skipped on the device, and the EMA update."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from .config import TrainConfig
 
 
 def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Trainable parameters in two groups: weights of layers, which decay, and the rest, which do not.
+    """Trainable parameters in two groups, with and without weight decay.
 
-    The rest is what has fewer than two dimensions (biases, batch normalisation) and all that GOCor modules learn:
-    pulling their step length, regulariser and distance functions towards zero would change the method.
+    Parameters with fewer than two dimensions (biases, batch normalisation) do not decay, nor do the parameters of GOCor
+    modules: decay of their step length, regulariser and distance functions would change the method.
     """
     gocor = {id(p) for m in network.modules() if isinstance(m, GOCor) for p in m.parameters()}
     decayed: list[nn.Parameter] = []
@@ -25,31 +25,34 @@ def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, 
 
 
 def build_optimizer(network: nn.Module, config: TrainConfig, lr: Tensor) -> torch.optim.AdamW:
-    """Fused AdamW that reads its rate from a tensor on the parameters' device, its state made already.
+    """Fused AdamW with its state allocated.
 
-    Setting its attribute `found_inf` to a tensor that holds 1 makes a step change nothing; no value is read back to
-    the host for it.
+    Args:
+        network: whose trainable parameters are optimised.
+        config: options of the run.
+        lr: the learning rate, a scalar tensor on the parameters' device. It is read at each step, so that a CUDA graph
+            sees changes of it.
     """
     groups = [group for group in parameter_groups(network, config.weight_decay) if group["params"]]
     optimizer = torch.optim.AdamW(groups, lr=lr, betas=config.betas, fused=True, capturable=lr.is_cuda)
     parameters = [p for group in groups for p in group["params"]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
-    take_step(optimizer, skip=torch.ones_like(lr))  # makes the state: AdamW does so in its first step
+    take_step(optimizer, skip=torch.ones_like(lr))  # AdamW allocates its state in its first step
     for parameter in parameters:
         parameter.grad = None
     return optimizer
 
 
 def take_step(optimizer: torch.optim.Optimizer, *, skip: Tensor) -> None:
-    """One step, or none where `skip`, a scalar float32 tensor, holds 1."""
-    optimizer.found_inf = skip  # type: ignore[attr-defined]  # what fused optimisers and torch's GradScaler agree on
+    """Take an optimiser step, or none if the scalar float32 tensor `skip` is 1. It is not read back to the host."""
+    optimizer.found_inf = skip  # type: ignore[attr-defined]  # the interface of torch's GradScaler
     optimizer.step()
 
 
 @torch.no_grad()
 def update_average(average: list[Tensor], values: list[Tensor], weight: Tensor) -> None:
-    """`average += weight · (values − average)`, in place, whole lists at a time."""
+    """`average += weight · (values − average)` in place, for lists of tensors."""
     difference = torch._foreach_sub(values, average)
     torch._foreach_mul_(difference, weight)
     torch._foreach_add_(average, difference)

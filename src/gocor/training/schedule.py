@@ -1,36 +1,37 @@
-"""The learning rate, and the weight of the moving average, as functions of progress."""
+"""The learning rate and the weight of the EMA update, as functions of a run's progress."""
 
 import math
 
 from .config import TrainConfig
 
-START, END = 1 / 25, 1e-3  # of the highest rate, where a one-cycle schedule begins and ends
+# Learning rates at the start of the warm-up and at the end of a one-cycle schedule, relative to the peak.
+START, END = 1 / 25, 1e-3
 
 
-def progress(step: int, seconds: float, config: TrainConfig) -> float:
-    """Share of the run that is behind us, 0 to 1, after so many steps and seconds of training.
+def fraction_done(step: int, seconds: float, config: TrainConfig) -> float:
+    """Fraction of the run that is done, 0 to 1, after a number of steps and seconds of training.
 
-    By time, a run that is too slow for its steps still comes to the end of its schedule. Seconds are those of the whole
-    run: after a resume they go on from the checkpoint's.
+    With `schedule_by = "time"`, a run that is too slow to take all its steps still completes its schedule. Seconds are
+    those of the whole run, before a resume too.
     """
-    share = step / config.steps
+    fraction = step / config.steps
     if config.schedule_by == "time" and config.time_limit is not None:
-        share = max(share, seconds / (60 * config.time_limit))
-    return min(share, 1.0)
+        fraction = max(fraction, seconds / (60 * config.time_limit))
+    return min(fraction, 1.0)
 
 
-def learning_rate(share: float, config: TrainConfig) -> float:
-    """The rate at a share of the run."""
-    if config.warmup > 0 and share < config.warmup:
-        return config.lr * (START + (1 - START) * share / config.warmup)
+def learning_rate(fraction: float, config: TrainConfig) -> float:
+    """The learning rate when a fraction of the run is done."""
+    if config.warmup > 0 and fraction < config.warmup:
+        return config.lr * (START + (1 - START) * fraction / config.warmup)
     if config.schedule == "one-cycle":
-        fall = (share - config.warmup) / (1 - config.warmup)
-        return config.lr * (END + (1 - END) * (1 + math.cos(math.pi * fall)) / 2)
+        decay = (fraction - config.warmup) / (1 - config.warmup)
+        return config.lr * (END + (1 - END) * (1 + math.cos(math.pi * decay)) / 2)
     if config.schedule == "multi-step":
-        return config.lr * config.gamma ** sum(share >= milestone for milestone in config.milestones)
+        return config.lr * config.gamma ** sum(fraction >= milestone for milestone in config.milestones)
     return config.lr
 
 
 def ema_weight(step: int, decay: float) -> float:
-    """How much of the weights after step `step` (from 0) enters their average: early averages forget faster."""
+    """Weight of the new values in the EMA update after step `step`, counted from 0. It is larger in early steps."""
     return 1 - min(decay, (1 + step) / (10 + step))

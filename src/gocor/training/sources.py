@@ -1,5 +1,6 @@
-"""Where pairs come from: photos, or data sets with flow, and batches made ahead of time."""
+"""Training pairs from photos or from data sets with flow, in batches that are prepared ahead of time."""
 
+import warnings
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,31 +16,44 @@ from .config import TrainConfig
 if TYPE_CHECKING:
     from ..data.datasets import PairDataset
 
-VALIDATION_SEED = 1_000_003  # added to the run's
-HELD_OUT, MIN_HELD_OUT = 0.05, 8  # share of the photos that is kept for validation, and how many at least
+VALIDATION_SEED = 1_000_003  # added to the seed of the run
+HELD_OUT, MIN_HELD_OUT = 0.05, 8  # fraction and minimum number of the photos that are held out for validation
+MAX_STEPS_AHEAD = 2  # steps that the host may be ahead of the GPU: it stays busy, and few batches are in memory
 T = TypeVar("T")
-AHEAD = 2  # steps that the host may be ahead of a GPU: enough to keep it busy, and few batches wait in memory
 
 
 class PairSource(Protocol):
-    """Gives the batch of any step at any time: there is no position to lose."""
+    """Makes the batch of any step at any time; it has no position, so a run can resume anywhere."""
 
     def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
-        """The pairs of a step, `batch_size` over all processes, of which one gets its slice."""
+        """The slice of a step's batch for one process. The batch has `batch_size` pairs over all processes."""
         ...
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Pairs to train on, pairs to validate on, and what to say about them."""
+    """Pairs to train on, pairs to validate on, and a description of both."""
 
     train: PairSource
     validation: PairSource
     description: str
 
 
+def open_sources_and_warnings(config: TrainConfig, device: torch.device) -> tuple[Sources, list[str]]:
+    """The pairs of a run, and the messages of warnings about files that cannot be read."""
+    from ..data.synthetic.sources import SkippedFilesWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SkippedFilesWarning)
+        sources = open_sources(config, device)
+    for warning in caught:
+        if not issubclass(warning.category, SkippedFilesWarning):
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+    return sources, [str(w.message) for w in caught if issubclass(w.category, SkippedFilesWarning)]
+
+
 def open_sources(config: TrainConfig, device: torch.device) -> Sources:
-    """The pairs that a run asks for."""
+    """The pairs of a run."""
     if config.flow:
         from .flow_data import FlowPairs
 
@@ -64,7 +78,7 @@ def open_sources(config: TrainConfig, device: torch.device) -> Sources:
 
 
 def hold_out(files: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Files to train on and, evenly spaced among all, to validate on; all of them for both where they are few."""
+    """Files to train on, and files to validate on, evenly spaced. If there are few, all of them serve both purposes."""
     count = max(MIN_HELD_OUT, round(HELD_OUT * len(files)))
     if len(files) < 5 * count:
         return files, files
@@ -73,7 +87,7 @@ def hold_out(files: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
-    """Data sets of entries NAME=FOLDER, by name."""
+    """Data sets by name, from entries `NAME=FOLDER`."""
     from ..data.datasets import open_dataset
 
     datasets = {}
@@ -88,7 +102,7 @@ def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
 def batches(
     source: PairSource, first: int, batch_size: int, *, rank: int, world_size: int, device: torch.device
 ) -> Generator[PairBatch]:
-    """Batches of steps `first`, `first + 1`, … on the device, each made by a thread while the one before is used."""
+    """Batches of steps `first`, `first + 1`, … on the device. A thread makes the next one while the current is used."""
     side = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def make(step: int) -> tuple[PairBatch, torch.cuda.Event | None]:
@@ -108,9 +122,9 @@ def batches(
                 current = torch.cuda.current_stream(device)
                 current.wait_event(made)
                 for tensor in vars(batch).values():
-                    tensor.record_stream(current)  # its memory is the side stream's: not to be reused while read here
+                    tensor.record_stream(current)  # the side stream must not reuse its memory while it is read here
             yield batch
             if side is not None:
                 launched.append(torch.cuda.current_stream(device).record_event())
-                if len(launched) > AHEAD:
+                if len(launched) > MAX_STEPS_AHEAD:
                     launched.popleft().synchronize()

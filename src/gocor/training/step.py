@@ -21,7 +21,16 @@ METRICS = ("loss", "epe", "grad_norm")
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a step reads, at fixed places in memory: images `(B, 3, H, W)`, flow, where it counts, two scalars."""
+    """Inputs of a step, at fixed addresses.
+
+    Attributes:
+        reference: `(B, 3, H, W)`, RGB in [0, 255].
+        query: `(B, 3, H, W)`, likewise.
+        flow: ground truth `(B, 2, H, W)`.
+        mask: `(B, 1, H, W)` bool, pixels whose flow counts in the loss.
+        lr: learning rate, a scalar.
+        ema_weight: weight of the new values in the EMA update, a scalar.
+    """
 
     reference: Tensor
     query: Tensor
@@ -32,14 +41,14 @@ class Buffers:
 
 
 class TrainStep:
-    """Forward pass, loss, backward pass, clipping, optimiser and moving average.
+    """Forward pass, loss, backward pass, gradient clipping, optimiser step and EMA update.
 
-    A step whose gradient is not finite changes nothing and is counted. Nothing is read back to the host: sums of the
-    metrics are kept on the device until `read` is called.
+    A step whose gradient is not finite changes nothing and is counted. No value is read back to the host: sums of the
+    metrics stay on the device until `read` is called.
 
     Args:
-        network: what is trained.
-        average: a network of the same kind that holds the moving average of its weights.
+        network: to train.
+        average: a network of the same kind, which holds the EMA of the weights.
         config: options of the run.
         group: the processes that take the step together.
         shape: `(B, H, W)` of this process's batches.
@@ -70,33 +79,35 @@ class TrainStep:
             ema_weight=torch.zeros((), device=device),
         )
         self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self.batch_statistics = list(network.buffers())
         self.optimizer = build_optimizer(network, config, self.buffers.lr)
-        self.totals = torch.zeros(len(METRICS) + 1, device=device)  # sums of the metrics, and of how many steps
+        self.totals = torch.zeros(len(METRICS) + 1, device=device)  # sums of the metrics, and the number of steps
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
-        trained, averaged = network.state_dict(), average.state_dict()
-        learnt = {name for name, p in network.named_parameters() if p.requires_grad}
-        self.statistics = [b for _, b in network.named_buffers()]
-        learnt |= {name for name, b in network.named_buffers() if b.is_floating_point()}
-        self.moving = [[state[name] for name in trained if name in learnt] for state in (trained, averaged)]
+        names = [name for name, p in network.named_parameters() if p.requires_grad]
+        names += [name for name, b in network.named_buffers() if b.is_floating_point()]
+        self.values, self.averages = ([n.state_dict()[name] for name in names] for n in (network, average))
 
     def load(self, pairs: PairBatch, *, lr: float, ema_weight: float) -> None:
-        """Fill the buffers. Flow that is not known or is outside the query does not count, nor, where asked, hidden."""
+        """Copy a batch into the buffers.
+
+        Unknown and out-of-view flow is masked out; occluded flow too, unless the run has `count_occluded`.
+        """
         buffers = self.buffers
         if pairs.reference.shape != buffers.reference.shape:
             raise ValueError(f"expected images {tuple(buffers.reference.shape)}, got {tuple(pairs.reference.shape)}")
         buffers.reference.copy_(pairs.reference, non_blocking=True)
         buffers.query.copy_(pairs.query, non_blocking=True)
         buffers.flow.copy_(pairs.flow, non_blocking=True)
-        counted = pairs.valid | pairs.occluded if self.config.count_occluded else pairs.valid & ~pairs.occluded
-        buffers.mask.copy_(counted, non_blocking=True)
+        mask = pairs.valid | pairs.occluded if self.config.count_occluded else pairs.valid & ~pairs.occluded
+        buffers.mask.copy_(mask, non_blocking=True)
         buffers.lr.fill_(lr)
         buffers.ema_weight.fill_(ema_weight)
 
     def compute(self) -> None:
-        """Take a step with what the buffers hold."""
+        """Take a step with the content of the buffers."""
         for parameter in self.parameters:
             parameter.grad = None
-        before = [b.clone() for b in self.statistics]  # a forward pass that overflows spoils them for good
+        statistics = [b.clone() for b in self.batch_statistics]  # to restore them if the forward pass overflows
         flows = self.forward()
         targets = [
             level_target(self.buffers.flow, self.buffers.mask, (flow.shape[2], flow.shape[3]), unit)
@@ -107,22 +118,20 @@ class TrainStep:
         loss.backward()
         self.group.sum_gradients(self.parameters)
         with torch.no_grad():
-            limit = self.config.clip or float("inf")
-            norm = nn.utils.clip_grad_norm_(self.parameters, limit)
+            norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip or float("inf"))
             failed = ~norm.isfinite()
             take_step(self.optimizer, skip=failed.float())
-            for old, new in zip(before, self.statistics, strict=True):
+            for old, new in zip(statistics, self.batch_statistics, strict=True):
                 new.copy_(torch.where(failed, old, new))
-            values, averages = self.moving
-            update_average(averages, values, self.buffers.ema_weight)
+            update_average(self.averages, self.values, self.buffers.ema_weight * ~failed)
             epe = self.fine_error(flows[-1], targets[-1]) / counts[-1].clamp(min=1)
-            seen = self.group.sum_(torch.stack([loss.detach(), epe]))
-            metrics = torch.stack([*seen.unbind(), norm, torch.ones_like(norm)])
+            loss_and_epe = self.group.sum_(torch.stack([loss.detach(), epe]))
+            metrics = torch.stack([*loss_and_epe.unbind(), norm, torch.ones_like(norm)])
             self.totals.add_(torch.where(failed, 0.0, metrics))
             self.skipped.add_(failed)
 
     def forward(self) -> list[Tensor]:
-        """Flows of the levels that count."""
+        """Flows of the levels that have a loss weight, coarse to fine."""
         images = self.network.prepare(self.buffers.reference, self.buffers.query, self.network.working_size(*self.size))
         if uses_channels_last(self.config, self.group.device):
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
@@ -131,7 +140,7 @@ class TrainStep:
             return self.network.levels(*images, **iterations(self.network, self.config), count=len(self.units))
 
     def fine_error(self, flow: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
-        """Sum of the finest level's end-point errors, in pixels of the images."""
+        """Sum of the finest level's end-point errors over its known pixels, in pixels of the training images."""
         height, width = self.units[-1]
         ratio = self.size[1] / width, self.size[0] / height
         x, y = (r * (flow[:, i] - target[0][:, i]) for i, r in enumerate(ratio))
@@ -146,7 +155,7 @@ class TrainStep:
         return [*tensors, self.totals, self.skipped]
 
     def read(self) -> dict[str, float]:
-        """Means of the metrics since the last call, and all skipped steps; waits for the device."""
+        """Means of the metrics since the last call, and the number of skipped steps so far. Waits for the device."""
         *sums, count = self.totals.tolist()
         self.totals.zero_()
         means = {name: value / count if count else float("nan") for name, value in zip(METRICS, sums, strict=True)}
@@ -154,33 +163,33 @@ class TrainStep:
 
 
 def autocast_dtype(config: TrainConfig, device: torch.device) -> torch.dtype | None:
-    """The 16-bit type that a run's networks work in, `None` for float32."""
+    """The dtype of autocast in a run, `None` for float32."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if bf16 else None
 
 
 def iterations(network: MatchingNetwork, config: TrainConfig) -> dict[str, Any]:
-    """Numbers of GOCor's iterations in training, as networks take them."""
+    """The options of `MatchingNetwork.forward` for the number of GOCor iterations in training."""
     iters_global = config.iters_global if network.has_global_layer else None
     return {"iters_local": config.iters_local, "iters_global": iters_global}
 
 
 def uses_channels_last(config: TrainConfig, device: torch.device) -> bool:
-    """Whether networks and images lie channels last in memory."""
+    """Whether networks and images are in the channels-last memory format."""
     return device.type == "cuda" if config.channels_last is None else config.channels_last
 
 
 def checkpoint_activations(network: MatchingNetwork) -> None:
-    """Let the correlation layers, most of whose memory GOCor's iterations take, be computed again in the backward."""
+    """Recompute the correlation layers in the backward pass; GOCor's iterations take most of a network's memory."""
     for module in network.modules():
         if isinstance(module, (GlobalMatching, LocalMatching)):
             _recompute(module)
 
 
 def _recompute(module: nn.Module) -> None:
-    plain = module.forward
+    plain_forward = module.forward
 
     def forward(*inputs: Tensor | int | None) -> Tensor:
-        return checkpoint(plain, *inputs, use_reentrant=False, preserve_rng_state=False)  # nothing in it is random
+        return checkpoint(plain_forward, *inputs, use_reentrant=False, preserve_rng_state=False)  # it is not random
 
     module.forward = forward

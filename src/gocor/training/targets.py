@@ -1,28 +1,28 @@
-"""Ground truth for every level of a network: on its grid, in its units, without mixing motions."""
+"""Ground-truth flow for every level of a network, on the level's grid and in its units."""
 
 import torch
 from torch import Tensor
 
 from ..ops.warp import scale_flow
 
-# Neighbouring pixels whose flows differ by more (pixels) lie on two surfaces. A zoom by 3 differs by 2 at most.
+# Largest difference of flow, in pixels, between neighbouring pixels of one surface. A zoom by 3 differs by 2.
 SAME_SURFACE = 2.0
 
 
 def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Flow at the centres of a coarser grid's pixels.
+    """Flow at the pixel centres of a coarser grid.
 
-    Between the four pixels around a centre, flow is interpolated over those that are known and lie on one surface: the
-    surface of the nearest known one. So no value is a mean of two objects' motions, or of known and unknown.
+    Flow is interpolated between the four pixels around a centre. Only known pixels on the surface of the nearest known
+    pixel contribute, so that no value is a mean of two objects' motions or of known and unknown flow.
 
     Args:
         flow: `(B, 2, H, W)` in its own pixels.
-        mask: where it is known, `(B, 1, H, W)` bool.
-        grid: the level's (height, width).
-        unit: (height, width) of the image whose pixels the result counts.
+        mask: `(B, 1, H, W)` bool, pixels whose flow is known.
+        grid: (height, width) of the level.
+        unit: (height, width) of the image in whose pixels the result is given.
 
     Returns:
-        Flow `(B, 2, h, w)`, zero where unknown, and where it is known, `(B, 1, h, w)` bool.
+        Flow `(B, 2, h, w)`, zero if unknown, and the mask of known pixels `(B, 1, h, w)` bool.
     """
     height, width = flow.shape[2:]
     mask = mask & flow.isfinite().all(1, keepdim=True)
@@ -45,7 +45,7 @@ def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[
 
 
 def _between(old: int, new: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The two pixels of `old` in a row that each of `new` pixels' centres is between, and how far along: `(new,)`."""
+    """Linear interpolation of an axis from `old` to `new` pixels: both neighbours, and the weight of the second."""
     centre = ((torch.arange(new, device=like.device, dtype=like.dtype) + 0.5) * (old / new) - 0.5).clamp(0, old - 1)
     before = centre.floor()
     after = (before + 1).clamp(max=old - 1)

@@ -1,9 +1,10 @@
-"""How good a network is on pairs that it does not train on, in numbers and in a picture."""
+"""Validation of a network on held-out pairs and on data sets."""
 
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.synthetic.batch import PairBatch
@@ -16,23 +17,23 @@ from .losses import end_point_error
 from .sources import PairSource, open_datasets
 from .step import autocast_dtype, iterations
 
-Picture = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-Evaluate = Callable[[MatchingNetwork], dict[str, float]]  # a network in evaluation mode → its scores by name
+Evaluate = Callable[[MatchingNetwork], dict[str, float]]
+"""Scores by name of a network, which is in evaluation mode."""
 
 THRESHOLDS = (1, 3, 5)
-ROWS, CELL = 4, 192  # pairs of a picture, and the pixels of a cell's longer side
+ROWS, CELL = 4, 192  # pairs in a picture, and the longer side of each image in it
 
 
 @torch.no_grad()
 def validate(
     network: MatchingNetwork, source: PairSource, config: TrainConfig, group: Group
-) -> tuple[dict[str, float], Picture]:
-    """Mean end-point error and percentage of correct pixels, over all visible pixels of all pairs.
+) -> tuple[dict[str, float], NDArray[np.uint8]]:
+    """Mean end-point error and percentage of correct keypoints (PCK) over the visible pixels of held-out pairs.
 
     Args:
-        network: to validate; it is put into evaluation mode.
-        source: held-out pairs: batches 0, 1, … of it are taken.
-        config: for the number of pairs, the iterations and the precision.
+        network: to validate; it is set to evaluation mode.
+        source: held-out pairs, of which batches 0, 1, … are taken.
+        config: sets the number of pairs, the iterations and the precision.
         group: the processes that share the work.
 
     Returns:
@@ -41,7 +42,7 @@ def validate(
     network.eval()
     network.autocast_dtype = autocast_dtype(config, group.device)
     sums = torch.zeros(2 + len(THRESHOLDS), device=group.device, dtype=torch.float32)
-    picture: Picture = np.zeros((0, 0, 3), np.uint8)
+    picture: NDArray[np.uint8] = np.zeros((0, 0, 3), np.uint8)
     batch = min(config.batch, max(config.validation_pairs, group.world_size))
     for index in range(max(1, config.validation_pairs // batch)):
         pairs = source.batch(index, batch, rank=group.rank, world_size=group.world_size)
@@ -60,9 +61,9 @@ def validate(
 
 
 def dataset_scores(config: TrainConfig) -> Evaluate:
-    """What scores a network on the data sets of `config.eval`: `NAME.aepe`, and `NAME.pck1`, … in percent.
+    """A function that scores a network on the data sets of `config.eval`: `NAME.aepe`, and `NAME.pck1`, … in percent.
 
-    Means over pairs, of points whose target is inside the query, with the iterations that the network trains with.
+    Scores are means over pairs, of points whose target is inside the query, with the iterations of training.
     """
     from ..evaluation import evaluate
 
@@ -79,8 +80,8 @@ def dataset_scores(config: TrainConfig) -> Evaluate:
     return scores
 
 
-def draw_pairs(pairs: PairBatch, flow: Tensor) -> Picture:
-    """A row a pair: reference, query, query warped by the flow, flow, true flow (black where not visible)."""
+def draw_pairs(pairs: PairBatch, flow: Tensor) -> NDArray[np.uint8]:
+    """One row per pair: reference, query, query warped by the flow, flow, and true flow, black where not visible."""
     warped = warp(pairs.query, flow)
     true = torch.where(pairs.valid, pairs.flow, torch.nan)
     rows = []
@@ -93,5 +94,5 @@ def draw_pairs(pairs: PairBatch, flow: Tensor) -> Picture:
     return sheet[::stride, ::stride]
 
 
-def _pixels(image: Tensor) -> Picture:
+def _pixels(image: Tensor) -> NDArray[np.uint8]:
     return image.clamp(0, 255).round().byte().permute(1, 2, 0).cpu().numpy()

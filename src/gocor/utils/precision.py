@@ -1,4 +1,4 @@
-"""Numerical precision and algorithm choice on a GPU, set for the time of a block."""
+"""Numerical precision and cuDNN autotuning on a GPU, set for the duration of a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,22 +8,22 @@ import torch
 
 @contextmanager
 def fast_math(device: torch.device, *, tf32: bool) -> Iterator[None]:
-    """Enable TF32 (if asked) and cuDNN's algorithm search inside the block, on a GPU."""
+    """Enable cuDNN autotuning, and TF32 for float32 matrix products if `tf32`, inside the block on a GPU."""
     precision = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
-        with algorithm_search(device.type == "cuda"):
+        with cudnn_benchmark(device.type == "cuda"):
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
 
 
 @contextmanager
-def algorithm_search(on: bool) -> Iterator[None]:
-    """Switch cuDNN's algorithm search on or off inside the block. It pays for sizes that occur often."""
+def cudnn_benchmark(enabled: bool) -> Iterator[None]:
+    """Switch cuDNN autotuning on or off inside the block. It saves time only if input sizes recur many times."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = on
+    torch.backends.cudnn.benchmark = enabled
     try:
         yield
     finally:

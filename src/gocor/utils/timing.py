@@ -1,4 +1,4 @@
-"""One way to time: medians, the variants of a comparison taking turns, CUDA events on a GPU."""
+"""Timing of variants against each other: medians of calls in turns, by CUDA events on a GPU."""
 
 import statistics
 import time
@@ -10,29 +10,17 @@ import torch
 Name = TypeVar("Name", bound=Hashable)
 
 
-def once(call: Callable[[], object], device: torch.device | str) -> float:
-    """Milliseconds of one call."""
-    if torch.device(device).type == "cuda":
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end)
-    begin = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - begin)
-
-
 def compare(
     variants: Mapping[Name, Callable[[], object]], device: torch.device | str, repeats: int
 ) -> dict[Name, float]:
-    """Median milliseconds of each variant; they take turns, so that a slow moment of the machine meets all of them.
+    """Median milliseconds of each variant.
+
+    The variants are called in turns, so that other load on the machine affects all of them alike.
 
     Args:
-        variants: what to time, by name.
-        device: where it runs.
-        repeats: timed calls of each, after calls that don't count: one on a CPU, three on a GPU.
+        variants: functions to time, by name.
+        device: that they run on.
+        repeats: timed calls of each, after warm-up calls: one on a CPU, three on a GPU.
     """
     on_gpu = torch.device(device).type == "cuda"
     for call in variants.values():
@@ -43,5 +31,20 @@ def compare(
     times: dict[Name, list[float]] = {name: [] for name in variants}
     for _ in range(repeats):
         for name, call in variants.items():
-            times[name].append(once(call, device))
+            times[name].append(_gpu_milliseconds(call) if on_gpu else _milliseconds(call))
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def _gpu_milliseconds(call: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)
