@@ -12,6 +12,7 @@ from .correlation.local import (
     local_correlation_adjoint_reference,
     transpose_local_volume,
 )
+from .correlation.lookups import lookup, pool_pyramid
 from .warp import (
     compose_flows,
     flow_to_mapping,
@@ -37,9 +38,11 @@ __all__ = [
     "local_correlation",
     "local_correlation_adjoint_query",
     "local_correlation_adjoint_reference",
+    "lookup",
     "mapping_to_flow",
     "occlusion_mask",
     "pixel_grid",
+    "pool_pyramid",
     "resize_flow",
     "transpose_global_volume",
     "transpose_local_volume",

@@ -21,6 +21,7 @@ from torch import Tensor
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
+MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
 MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
 # Multiply-adds that a GPU does in the time of the kernel launches that the Gram form saves.
@@ -166,6 +167,11 @@ def choose_correlation(features: Tensor, radius: int) -> Literal["triton", "numb
 def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> bool:
     """Whether Triton kernels compute RᵀR of a volume with these weights `(I, 1, k, k)` and `(O, I, k, k)`."""
     return volume.dtype == torch.float32 and _kernels_take(volume) and _smoothing_kernels_fit(weight1, weight2)
+
+
+def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
+    """Whether a Triton kernel looks scores up: elsewhere matrix products with the whole query do."""
+    return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
 
 
 def needs_gradients(*tensors: Tensor) -> bool:

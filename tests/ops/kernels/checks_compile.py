@@ -12,7 +12,7 @@ from triton.runtime.jit import JITFunction
 
 from gocor import GlobalGOCor, LocalGOCor
 from gocor.modules.objective import QueryObjective
-from gocor.ops import select
+from gocor.ops import lookup, pool_pyramid, select
 from gocor.ops.correlation import triton as kernels
 from gocor.ops.descent.smoothing import QuerySmoothing
 
@@ -100,3 +100,10 @@ def test_smoothing(compiled):
     smoothing = QuerySmoothing(objective.weight1, objective.weight2, lambda x: x, lambda x: x)
     smoothing.twice(torch.zeros(1, 5, 6, 7, 8, requires_grad=True)).sum().backward()
     assert compiled
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lookup(dtype, compiled):
+    query = torch.zeros(1, 33, 6, 9, dtype=dtype)
+    lookup(torch.zeros(1, 33, 4, 5), pool_pyramid(query, 2), torch.zeros(1, 2, 4, 5))
+    assert compiled == ["_lookup_kernel"] * 2

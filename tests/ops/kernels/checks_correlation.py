@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gocor.ops.correlation import lookups, lookups_triton
 from gocor.ops.correlation import reference as specification
 from gocor.ops.correlation import triton as kernels
 from tests.conftest import relative_error
@@ -84,3 +85,23 @@ def test_precision_of_products(tf32):
     assert kernels.precision(single, single) == "tf32"
     assert kernels.precision(single, single, exact=True) == "tf32x3"
     assert kernels.precision(half, half, exact=True) == "tf32"  # exact in TF32
+
+
+@pytest.mark.parametrize(
+    ("size", "query", "channels", "radius"),
+    [((3, 4), (5, 6), 7, 1), ((2, 3), (4, 9), 40, 4), ((1, 1), (1, 1), 3, 2), ((2, 2), (3, 3), 5, 0)],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_lookup(size, query, channels, radius, dtype, monkeypatch):
+    filters = torch.randn(2, channels, *size, device=DEVICE)
+    features = torch.randn(2, channels, *query, device=DEVICE).to(dtype)
+    coordinates = 3 * torch.randn(2, 2, *size, device=DEVICE) + 2
+    coordinates[0, 0, 0, 0] = float("nan")
+    plain = lookups._in_chunks(filters, features, coordinates, radius)
+    with poisoned_memory(monkeypatch):
+        ours = lookups_triton.lookup(filters, features, coordinates, radius)
+    assert ours.dtype == dtype
+    assert ours.is_contiguous()
+    torch.testing.assert_close(
+        ours, plain, rtol=1e-2 if dtype == torch.float16 else 1e-4, atol=1e-2 if dtype == torch.float16 else 1e-4
+    )

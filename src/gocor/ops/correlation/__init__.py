@@ -12,6 +12,7 @@ from .local import (
     local_correlation_adjoint_reference,
     transpose_local_volume,
 )
+from .lookups import lookup, pool_pyramid
 
 __all__ = [
     "global_correlation",
@@ -20,6 +21,8 @@ __all__ = [
     "local_correlation",
     "local_correlation_adjoint_query",
     "local_correlation_adjoint_reference",
+    "lookup",
+    "pool_pyramid",
     "transpose_global_volume",
     "transpose_local_volume",
 ]

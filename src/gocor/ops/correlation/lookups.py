@@ -1,0 +1,219 @@
+"""Scores of filters around given positions of a query, at several scales, without storing all pairs.
+
+`lookup` is what a recurrent network asks of a correspondence volume: for each filter, the scores within a radius of the
+place where its match is believed to be. Scores at fractional positions are bilinear in the scores at the (2R+2)²
+integer positions around them, so every filter needs that many scalar products per scale and no more.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...utils.checks import check_count, check_features, check_pair
+from .. import select
+from .reference import accumulation_dtype
+
+# Scores with a whole query level that the plain form holds at a time: what stays in a CPU's cache, what fills a GPU.
+BUDGET = {"cpu": 2**21, "accelerator": 2**27}
+
+
+def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor, radius: int = 4) -> Tensor:
+    """Scores of each filter around its position in every level of a query pyramid.
+
+    `out[b, l·K + (dy+R)(2R+1) + (dx+R), y, x] = Σ_c filters[b, c, y, x] · query_l[b, c, ·]`, with K = (2R+1)² and the
+    query read by bilinear interpolation at `(position + ½)/2^l − ½ + (dx, dy)`; zero outside the query.
+
+    Args:
+        filters: filter map or reference features `(B, C, H, W)`.
+        query_pyramid: features `(B, C, Hq, Wq)`, then the same halved once, twice, …, see `pool_pyramid`.
+        coordinates: positions `(B, 2, H, W)` in pixels of the first level, x then y. They get no gradient.
+        radius: R, in pixels of each level.
+
+    Returns:
+        `(B, levels·(2R+1)², H, W)` in the query's dtype. Products are accumulated in float32.
+    """
+    check_count("radius", radius)
+    check_features("filters", filters)
+    check_features("coordinates", coordinates)
+    if not query_pyramid:
+        raise ValueError("query_pyramid must have at least one level")
+    if tuple(coordinates.shape) != (len(filters), 2, *filters.shape[2:]):
+        expected = (len(filters), 2, *filters.shape[2:])
+        raise ValueError(f"coordinates must have shape {expected}, got {tuple(coordinates.shape)}")
+    for level in query_pyramid:
+        check_features("query_pyramid", level)
+        check_pair("query_pyramid", level, "query_pyramid[0]", query_pyramid[0])
+        if level.shape[:2] != filters.shape[:2] or level.device != filters.device:
+            raise ValueError(
+                f"filters and query_pyramid must agree in batch, channels and device, got {tuple(filters.shape)} on "
+                f"{filters.device} and {tuple(level.shape)} on {level.device}"
+            )
+    positions = coordinates.detach().float()
+    if select.exporting():
+        return lookup_all_pairs(filters, query_pyramid, positions, radius)
+    with torch.autocast(filters.device.type, enabled=False):
+        levels = [
+            _lookup(filters, query, _at_level(positions, index), radius) for index, query in enumerate(query_pyramid)
+        ]
+    return torch.cat(levels, 1)
+
+
+def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
+    """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut."""
+    check_count("levels", levels, 1)
+    pyramid = [query]
+    for _ in range(levels - 1):
+        height, width = pyramid[-1].shape[2:]
+        pyramid.append(F.avg_pool2d(pyramid[-1], (min(2, height), min(2, width))))
+    return pyramid
+
+
+def lookup_all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor, radius: int) -> Tensor:
+    """`lookup` by storing the scores of all pairs: the specification, also of its gradients."""
+    batch, _, height, width = filters.shape
+    axis = torch.arange(-radius, radius + 1, dtype=torch.float32, device=filters.device)
+    offsets = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)  # (2R+1, 2R+1, 2), x varies fastest
+    out = []
+    for index, query in enumerate(query_pyramid):
+        acc = accumulation_dtype(filters, query)
+        scores = torch.einsum("bcyx,bchw->byxhw", filters.to(acc), query.to(acc)).flatten(0, 2).unsqueeze(1)
+        at = _at_level(coordinates, index).permute(0, 2, 3, 1).reshape(-1, 1, 1, 2) + offsets
+        size = query.shape[3], query.shape[2]
+        # Normalised so that pixel centres are at integers; the border needs one pixel of padding to fade to zero.
+        grid = torch.stack([(2 * at[..., i] + 1) / size[i] - 1 for i in (0, 1)], -1).to(acc)
+        values = F.grid_sample(scores, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        out.append(values.view(batch, height, width, -1).permute(0, 3, 1, 2))
+    return torch.cat(out, 1).to(query_pyramid[0].dtype)
+
+
+def _at_level(coordinates: Tensor, level: int) -> Tensor:
+    """Positions of the first level in pixels of another one; pixel centres are at integers."""
+    return (coordinates + 0.5) / 2**level - 0.5 if level else coordinates
+
+
+@cache
+def _kernels() -> Any:
+    return import_module(f"{__package__}.lookups_triton")
+
+
+@torch.library.custom_op("gocor::lookup", mutates_args=())
+def _lookup(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
+    if select.uses_lookup_kernel(filters, query, radius):
+        return _kernels().lookup(filters, query, coordinates, radius)
+    return _in_chunks(filters, query, coordinates, radius)
+
+
+@_lookup.register_fake
+def _(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
+    batch, _, height, width = filters.shape
+    return query.new_empty(batch, (2 * radius + 1) ** 2, height, width)
+
+
+@torch.library.custom_op("gocor::lookup_backward", mutates_args=())
+def _lookup_backward(
+    grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, radius: int, of_filters: bool, of_query: bool
+) -> tuple[Tensor, Tensor]:
+    """Gradients of filters and query, by matrix products with the scores' gradients of a few filters at a time."""
+    batch, channels, height, width = filters.shape
+    acc, wide, count = _product_dtype(filters, query), accumulation_dtype(filters, query), height * width
+    rows, keys = filters.flatten(2).mT, query.flatten(2).mT.to(acc)  # (B, N, C), (B, Nq, C)
+    bar_rows = rows.new_zeros(batch, count if of_filters else 0, channels, dtype=wide)
+    bar_keys = keys.new_zeros(batch, keys.shape[1] if of_query else 0, channels, dtype=wide)
+    gradients = grad.flatten(2).mT.to(wide)  # (B, N, (2R+1)²)
+    for part in _parts(count, batch * keys.shape[1], filters.device):
+        index, inside, fx, fy = _corners(coordinates, part, query.shape, radius)
+        spread = _spread(gradients[:, part], fx, fy, radius) * inside  # (B, n, (2R+2)²)
+        scores = spread.new_zeros(*index.shape[:2], keys.shape[1]).scatter_add_(2, index, spread).to(acc)
+        if of_filters:
+            bar_rows[:, part] = torch.bmm(scores, keys).to(wide)
+        if of_query:
+            bar_keys += torch.bmm(scores.mT, rows[:, part].to(acc)).to(wide)
+    bars = [
+        bar.mT.reshape(like.shape).to(like.dtype) if needed else like.new_empty(0)
+        for bar, like, needed in ((bar_rows, filters, of_filters), (bar_keys, query, of_query))
+    ]
+    return bars[0].contiguous(), bars[1].contiguous()
+
+
+@_lookup_backward.register_fake
+def _(grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    needs = rest[1:]
+    bars = [
+        x.new_empty(x.shape) if needed else x.new_empty(0) for x, needed in zip((filters, query), needs, strict=True)
+    ]
+    return bars[0], bars[1]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.radius = inputs[3]
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    needs = ctx.needs_input_grad[:2]
+    bars = _lookup_backward(grad, *ctx.saved_tensors, ctx.radius, *needs)
+    return *(bar if needed else None for bar, needed in zip(bars, needs, strict=True)), None, None
+
+
+_lookup.register_autograd(_backward, setup_context=_save)
+
+
+def _in_chunks(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
+    """`lookup` in one level by matrix products of a few filters with the whole query."""
+    batch, _, height, width = filters.shape
+    acc, wide = _product_dtype(filters, query), accumulation_dtype(filters, query)
+    rows, keys = filters.flatten(2).mT.to(acc), query.flatten(2).to(acc)  # (B, N, C), (B, C, Nq)
+    out = query.new_empty(batch, height * width, (2 * radius + 1) ** 2)
+    for part in _parts(height * width, batch * keys.shape[2], filters.device):
+        index, inside, fx, fy = _corners(coordinates, part, query.shape, radius)
+        scores = torch.bmm(rows[:, part], keys).to(wide).gather(2, index) * inside  # (B, n, (2R+2)²)
+        out[:, part] = _interpolate(scores, fx, fy, radius).to(out.dtype)
+    return out.mT.reshape(batch, -1, height, width).contiguous()
+
+
+def _product_dtype(filters: Tensor, query: Tensor) -> torch.dtype:
+    """16-bit operands are multiplied as they are, with float32 accumulation, on a GPU; a CPU is faster in float32."""
+    if filters.dtype == query.dtype and filters.is_cuda:
+        return query.dtype
+    return accumulation_dtype(filters, query)
+
+
+def _parts(count: int, scores_per_filter: int, device: torch.device) -> list[slice]:
+    step = max(1, BUDGET["cpu" if device.type == "cpu" else "accelerator"] // max(1, scores_per_filter))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _corners(
+    coordinates: Tensor, part: slice, size: Sequence[int], radius: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Integer positions around those of some filters, `(B, n, (2R+2)²)`: flat index, whether inside; fractions."""
+    height, width = size[2:]
+    x, y = coordinates.flatten(2)[:, :, part].unbind(1)  # (B, n)
+    far = 2.0 * radius + 4  # farther outside than this is as far as infinitely far, and safe to convert to an integer
+    x = torch.where(x.isfinite(), x, -far).clamp(-far, width + far)
+    y = torch.where(y.isfinite(), y, -far).clamp(-far, height + far)
+    left, top = x.floor(), y.floor()
+    axis = torch.arange(-radius, radius + 2, device=x.device)
+    columns, rows = left.long().unsqueeze(2) + axis, top.long().unsqueeze(2) + axis  # (B, n, 2R+2)
+    inside = ((rows >= 0) & (rows < height)).unsqueeze(3) & ((columns >= 0) & (columns < width)).unsqueeze(2)
+    index = rows.clamp(0, height - 1).unsqueeze(3) * width + columns.clamp(0, width - 1).unsqueeze(2)
+    return index.flatten(2), inside.flatten(2), (x - left)[..., None, None], (y - top)[..., None, None]
+
+
+def _interpolate(scores: Tensor, fx: Tensor, fy: Tensor, radius: int) -> Tensor:
+    """Scores at integer positions `(B, n, (2R+2)²)` → at the displacements `(B, n, (2R+1)²)`."""
+    grid = scores.unflatten(2, (2 * radius + 2, 2 * radius + 2))
+    across = grid[..., :-1] + fx * (grid[..., 1:] - grid[..., :-1])
+    return (across[..., :-1, :] + fy * (across[..., 1:, :] - across[..., :-1, :])).flatten(2)
+
+
+def _spread(gradients: Tensor, fx: Tensor, fy: Tensor, radius: int) -> Tensor:
+    """The adjoint of `_interpolate`."""
+    grid = gradients.unflatten(2, (2 * radius + 1, 2 * radius + 1))
+    down = F.pad((1 - fy) * grid, (0, 0, 0, 1)) + F.pad(fy * grid, (0, 0, 1, 0))
+    return (F.pad((1 - fx) * down, (0, 1)) + F.pad(fx * down, (1, 0))).flatten(2)

@@ -1,0 +1,108 @@
+"""Lookups against the specification, which stores all pairs."""
+
+import pytest
+import torch
+
+from gocor.ops import local_correlation, lookup, pool_pyramid
+from gocor.ops.correlation import lookups
+from gocor.ops.correlation.lookups import lookup_all_pairs
+
+
+def problem(batch=2, channels=5, size=(6, 7), query=(9, 8), levels=3, dtype=torch.float64, spread=4.0):
+    filters = torch.randn(batch, channels, *size, dtype=dtype)
+    pyramid = pool_pyramid(torch.randn(batch, channels, *query, dtype=dtype), levels)
+    middle = torch.tensor([query[1] / 2, query[0] / 2]).view(1, 2, 1, 1)
+    return filters, pyramid, middle + spread * torch.randn(batch, 2, *size)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 4])
+@pytest.mark.parametrize("levels", [1, 4])
+@pytest.mark.parametrize("budget", [1, 200, 2**20])
+def test_equals_all_pairs(radius, levels, budget, monkeypatch):
+    monkeypatch.setattr(lookups, "BUDGET", {"cpu": budget})
+    filters, pyramid, coordinates = problem(levels=levels)
+    out = lookup(filters, pyramid, coordinates, radius)
+    assert out.shape == (2, levels * (2 * radius + 1) ** 2, 6, 7)
+    torch.testing.assert_close(out, lookup_all_pairs(filters, pyramid, coordinates, radius), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("of", ["filters", "query", "both"])
+def test_gradients_equal_all_pairs(of, monkeypatch):
+    monkeypatch.setattr(lookups, "BUDGET", {"cpu": 500})
+    filters, pyramid, coordinates = problem()
+    query = pyramid[0]
+    leaves = {"filters": [filters], "query": [query], "both": [filters, query]}[of]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    gradients = []
+    for function in (lookup, lookup_all_pairs):
+        out = function(filters, pool_pyramid(query, 3), coordinates, 2)
+        gradients.append(torch.autograd.grad(out, leaves, torch.linspace(-1, 1, out.numel()).view_as(out).double()))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_at_their_own_place_lookups_are_a_local_correlation():
+    reference, query = torch.randn(2, 1, 5, 6, 7)
+    y, x = torch.meshgrid(torch.arange(6.0), torch.arange(7.0), indexing="ij")
+    out = lookup(reference, [query], torch.stack([x, y])[None], 3)
+    torch.testing.assert_close(out, local_correlation(reference, query, 3, normalize="sum"))
+
+
+def test_positions_far_away_infinite_or_unknown_give_zero():
+    filters, pyramid, coordinates = problem(batch=1)
+    coordinates[0, 0, 0, :4] = torch.tensor([1e30, -1e30, float("inf"), float("nan")])
+    out = lookup(filters, pyramid, coordinates, 2)
+    assert out.isfinite().all()
+    assert (out[:, :, 0, :4] == 0).all()
+
+
+def test_a_constant_pyramid_is_read_alike_at_every_level():
+    """Levels keep pixel centres: a linear ramp has the same value at one place in all of them."""
+    ramp = torch.arange(16.0).view(1, 1, 1, 16).expand(1, 1, 16, 16)
+    out = lookup(torch.ones(1, 1, 1, 1), pool_pyramid(ramp, 3), torch.tensor([7.25, 8.0]).view(1, 2, 1, 1), 0)
+    torch.testing.assert_close(out.flatten(), torch.full((3,), 7.25))
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_dtypes(half):
+    filters, pyramid, coordinates = problem(dtype=torch.float32)
+    exact = lookup(filters, pyramid, coordinates, 2)
+    out = lookup(filters, [level.to(half) for level in pyramid], coordinates, 2)
+    assert out.dtype == half
+    torch.testing.assert_close(out.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_opcheck():
+    filters, pyramid, coordinates = problem(dtype=torch.float32)
+    leaves = filters.requires_grad_(), pyramid[0].requires_grad_(), coordinates
+    torch.library.opcheck(torch.ops.gocor.lookup.default, (*leaves, 2))
+
+
+def test_compiles_and_exports():
+    filters, pyramid, coordinates = problem(dtype=torch.float32, levels=2)
+    compiled = torch.compile(lookup, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(filters, pyramid, coordinates, 2), lookup(filters, pyramid, coordinates, 2))
+
+    class Lookup(torch.nn.Module):
+        def forward(self, filters, query, coordinates):
+            return lookup(filters, pool_pyramid(query, 2), coordinates, 2)
+
+    exported = torch.export.export(Lookup(), (filters, pyramid[0], coordinates))
+    assert not any("gocor" in str(node.target) for node in exported.graph.nodes)
+    torch.testing.assert_close(
+        exported.module()(filters, pyramid[0], coordinates),
+        lookup(filters, pyramid, coordinates, 2),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_bad_input_is_an_error():
+    filters, pyramid, coordinates = problem()
+    with pytest.raises(ValueError, match="coordinates must have shape"):
+        lookup(filters, pyramid, coordinates[:, :, 1:])
+    with pytest.raises(ValueError, match="at least one level"):
+        lookup(filters, [], coordinates)
+    with pytest.raises(ValueError, match="agree in batch, channels and device"):
+        lookup(filters[:, :2], pyramid, coordinates)
