@@ -43,14 +43,23 @@ class VGGPyramid(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, image: Tensor, levels: Sequence[int] = range(5)) -> list[Tensor]:
-        """`(B, 3, H, W)` → feature maps of the levels asked for, in rising order; the others are not kept."""
+        """`(B, 3, H, W)` → feature maps of the requested levels, fine to coarse."""
+        return [pooled for _, pooled in self._features(image, levels)]
+
+    def before_pooling(self, image: Tensor, levels: Sequence[int]) -> list[Tensor]:
+        """The same before their max-pool: level 2 at 1/2 of the resolution, 3 at 1/4, 4 at 1/8."""
+        return [features for features, _ in self._features(image, levels)]
+
+    def _features(self, image: Tensor, levels: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+        """Features of the requested levels, before and after their max-pool; level 0 has none."""
         x = _rectified(self.level_0, image)
-        features = [x] if 0 in levels else []
+        found = [(x, x)] if 0 in levels else []
         for index, level in enumerate((self.level_1, self.level_2, self.level_3, self.level_4)[: max(levels)], start=1):
-            x = F.max_pool2d(_rectified(level, x), 2, ceil_mode=self.ceil_mode)
+            features = _rectified(level, x)
+            x = F.max_pool2d(features, 2, ceil_mode=self.ceil_mode)
             if index in levels:
-                features.append(x)
-        return features
+                found.append((features, x))
+        return found
 
 
 class PWCPyramid(nn.Module):

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,18 @@ from .published_names import Rule
 
 LARGEST_SCALE = 3  # that `min_size` enlarges an image by
 PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # the paper's, coarse to fine, of sums over pixels
+
+
+class Outputs(NamedTuple):
+    """Results of a network in training.
+
+    Attributes:
+        flows: of its levels, coarse to fine, see `MatchingNetwork.levels`.
+        confidence: logits of the probability that the last flow is right, at its size, `(B, 1, h, w)`; or `None`.
+    """
+
+    flows: list[Tensor]
+    confidence: Tensor | None
 
 
 class MatchingNetwork(nn.Module, ABC):
@@ -39,6 +51,7 @@ class MatchingNetwork(nn.Module, ABC):
         published_rules: pairs (pattern, replacement) that turn published parameter names into ours.
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
             matches and so cannot align images of a wide baseline.
+        learning_rate_factors: factors of the learning rate by the beginning of parameter names.
         can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: a 16-bit dtype to work in, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
@@ -53,6 +66,7 @@ class MatchingNetwork(nn.Module, ABC):
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     published_rules: ClassVar[Sequence[Rule]] = ()
     coarse_side: ClassVar[int | None] = None
+    learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
@@ -176,6 +190,10 @@ class MatchingNetwork(nn.Module, ABC):
         count: int | None = None,
     ) -> list[Tensor]:
         """Flows of every level, or of the `count` coarsest, coarse to fine, in the pixels that `level_units` states."""
+
+    def outputs(self, *inputs: Tensor, **options: Any) -> Outputs:
+        """What training needs: the flows of `levels`, and logits of the confidence if the network learns one."""
+        return Outputs(self.levels(*inputs, **options), None)
 
     @abstractmethod
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:

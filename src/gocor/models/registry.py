@@ -12,6 +12,7 @@ from .basenet import BaseNet
 from .glunet import GLUNet
 from .network import MatchingNetwork
 from .pwcnet import PWCNet
+from .recurrent import RecurrentNet
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,25 @@ def _pwcnet() -> MatchingNetwork:
 @register("pwcnet-gocor", "PWC-Net with local GOCor at every level")
 def _pwcnet_gocor() -> MatchingNetwork:
     return PWCNet(_five(LocalGOCor))
+
+
+@register("recurrent", "Recurrent updates on plain features")
+def _recurrent() -> MatchingNetwork:
+    return RecurrentNet(None, None)
+
+
+@register("recurrent-gocor", "Recurrent updates on GOCor filters, which are optimised once and looked up many times")
+def _recurrent_gocor() -> MatchingNetwork:
+    start = GlobalGOCor(128, initializer="simple", query_objective=False, regularizer="relative")
+    return RecurrentNet(LocalGOCor(regularizer="relative"), start)
+
+
+@register("recurrent-gocor-tiny", "small, for tests")
+def _recurrent_gocor_tiny() -> MatchingNetwork:
+    start = GlobalGOCor(16, initializer="simple", query_objective=False, regularizer="relative")
+    return RecurrentNet(
+        LocalGOCor(2, regularizer="relative"), start, channels=16, hidden=16, radius=2, scales=2, width=TINY
+    )
 
 
 @register("basenet-gocor-tiny", "small, for tests")

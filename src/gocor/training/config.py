@@ -42,7 +42,8 @@ class TrainConfig:
         objects: Cut-outs that move in front of the photos: images with transparency, or COCO annotation files.
         object_images: Folders or zip files of the photos that COCO annotation files refer to.
         preset: How synthetic pairs are made, for example `"static"`, `"dynamic"` or `"flow"`. `"auto"` is `"dynamic"`
-            if `objects` are given and `"static"` otherwise. `gocor data preview` shows what a preset makes.
+            if `objects` are given and `"static"` otherwise; `"dynamic+flow"` takes half of each batch from either.
+            `gocor data preview` shows what a preset makes.
         flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER`.
         size: Size of the training images. A single number stands for a square.
         batch: Pairs per step, over all processes together.

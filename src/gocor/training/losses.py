@@ -4,10 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..models.network import MatchingNetwork
 from .config import TrainConfig
+
+RIGHT_WITHIN = 2.0  # pixels: error of a match that counts as right
+CONFIDENCE_WEIGHT = 0.1  # of the confidence's loss, beside that of the flow
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,25 @@ def multi_level_loss(
         # Unknown pixels are masked by `where`, because 0 · NaN would be NaN; NaN at a known pixel must show.
         loss = loss + scale * torch.where(known, error, 0.0).sum() / count.clamp(min=1)
     return loss
+
+
+def confidence_loss(logits: Tensor, flow: Tensor, target: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
+    """Cross-entropy between the predicted probability that a match is right, and whether it is.
+
+    A match is right if the query shows the pixel and the flow is at most `RIGHT_WITHIN` pixels off.
+
+    Args:
+        logits: of the probability, `(B, 1, H, W)`.
+        flow: the estimate `(B, 2, H, W)`, in the same pixels as the target.
+        target: true flow `(B, 2, H, W)`.
+        visible: pixels that the query shows, `(B, 1, H, W)` bool.
+        hidden: pixels that it does not show, likewise; pixels that are neither do not count.
+    """
+    with torch.no_grad():
+        right = (visible & (end_point_error(flow, target) <= RIGHT_WITHIN)).float()
+        counts = visible | hidden
+    entropy = F.binary_cross_entropy_with_logits(logits.float(), right, reduction="none")
+    return CONFIDENCE_WEIGHT * torch.where(counts, entropy, 0.0).sum() / counts.sum().clamp(min=1)
 
 
 def known_pixels(targets: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

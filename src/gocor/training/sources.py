@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
@@ -28,6 +28,25 @@ class PairSource(Protocol):
     def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
         """The slice of a step's batch for one process. The batch has `batch_size` pairs over all processes."""
         ...
+
+
+class MixedPairs:
+    """Batches that take an equal share of their pairs from each of several sources."""
+
+    def __init__(self, sources: Sequence[PairSource]) -> None:
+        self.sources = sources
+
+    def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
+        """See `PairSource.batch`. What cannot be shared equally goes to the first sources."""
+        own, count = batch_size // world_size, len(self.sources)
+        shares = [own // count + (index < own % count) for index in range(count)]
+        return PairBatch.cat(
+            [
+                source.batch(step, share * world_size, rank=rank, world_size=world_size)
+                for source, share in zip(self.sources, shares, strict=True)
+                if share
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -68,10 +87,16 @@ def open_sources(config: TrainConfig, device: torch.device) -> Sources:
     if config.objects:
         objects = ObjectStore.open(config.objects, images=config.object_images or None, device=device)
     preset = ("dynamic" if objects else "static") if config.preset == "auto" else config.preset
-    train, validation = (
-        SyntheticPairs(PhotoStore(part, device=device), preset=preset, size=config.size, seed=seed, objects=objects)
-        for part, seed in ((kept, config.seed), (held_out, config.seed + VALIDATION_SEED))
-    )
+
+    def pairs(part: Sequence[Any], seed: int) -> PairSource:
+        photos = PhotoStore(part, device=device)
+        sources = [
+            SyntheticPairs(photos, preset=name, size=config.size, seed=seed, objects=objects)
+            for name in preset.split("+")
+        ]
+        return sources[0] if len(sources) == 1 else MixedPairs(sources)
+
+    train, validation = pairs(kept, config.seed), pairs(held_out, config.seed + VALIDATION_SEED)
     text = f"{preset} pairs of {len(kept)} photos"
     text += f" and {len(objects)} objects" if objects else ""
     return Sources(train, validation, text + f"; validation on pairs of {len(held_out)} photos")

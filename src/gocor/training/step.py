@@ -1,5 +1,6 @@
 """One training step as a function of fixed tensors: the same code runs eagerly and inside a CUDA graph."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,12 @@ from torch.utils.checkpoint import checkpoint
 
 from ..data.synthetic.batch import PairBatch
 from ..models.matching_layers import GlobalMatching, LocalMatching
-from ..models.network import MatchingNetwork
+from ..models.network import MatchingNetwork, Outputs
+from ..ops.warp import inside_mask
 from .config import TrainConfig
 from .distributed import Group
-from .losses import end_point_error, known_pixels, loss_rule, multi_level_loss
-from .optimizer import build_optimizer, take_step, update_average
+from .losses import confidence_loss, end_point_error, known_pixels, loss_rule, multi_level_loss
+from .optimizer import build_optimizer, set_learning_rate, take_step, update_average
 from .targets import level_target
 
 METRICS = ("loss", "epe", "grad_norm")
@@ -28,6 +30,8 @@ class Buffers:
         query: `(B, 3, H, W)`, likewise.
         flow: ground truth `(B, 2, H, W)`.
         mask: `(B, 1, H, W)` bool, pixels whose flow counts in the loss.
+        visible: `(B, 1, H, W)` bool, pixels that the query shows.
+        hidden: `(B, 1, H, W)` bool, pixels that the query does not show. The rest is unknown.
         lr: learning rate, a scalar.
         ema_weight: weight of the new values in the EMA update, a scalar.
     """
@@ -36,6 +40,8 @@ class Buffers:
     query: Tensor
     flow: Tensor
     mask: Tensor
+    visible: Tensor
+    hidden: Tensor
     lr: Tensor
     ema_weight: Tensor
 
@@ -75,6 +81,8 @@ class TrainStep:
             query=torch.zeros(batch, 3, height, width, device=device),
             flow=torch.zeros(batch, 2, height, width, device=device),
             mask=torch.zeros(batch, 1, height, width, dtype=torch.bool, device=device),
+            visible=torch.zeros(batch, 1, height, width, dtype=torch.bool, device=device),
+            hidden=torch.zeros(batch, 1, height, width, dtype=torch.bool, device=device),
             lr=torch.zeros((), device=device),
             ema_weight=torch.zeros((), device=device),
         )
@@ -100,7 +108,9 @@ class TrainStep:
         buffers.flow.copy_(pairs.flow, non_blocking=True)
         mask = pairs.valid | pairs.occluded if self.config.count_occluded else pairs.valid & ~pairs.occluded
         buffers.mask.copy_(mask, non_blocking=True)
-        buffers.lr.fill_(lr)
+        buffers.visible.copy_(pairs.valid, non_blocking=True)
+        buffers.hidden.copy_(pairs.occluded | ~inside_mask(pairs.flow, self.size), non_blocking=True)
+        set_learning_rate(self.optimizer, lr)
         buffers.ema_weight.fill_(ema_weight)
 
     def compute(self) -> None:
@@ -108,13 +118,13 @@ class TrainStep:
         for parameter in self.parameters:
             parameter.grad = None
         statistics = [b.clone() for b in self.batch_statistics]  # to restore them if the forward pass overflows
-        flows = self.forward()
-        targets = [
-            level_target(self.buffers.flow, self.buffers.mask, (flow.shape[2], flow.shape[3]), unit)
-            for flow, unit in zip(flows, self.units, strict=True)
-        ]
+        flows, confidence = self.forward()
+        targets = self.targets(flows)
         counts = self.group.sum_(known_pixels(targets))
         loss = multi_level_loss(flows, targets, self.rule, counts)
+        if confidence is not None:
+            b = self.buffers
+            loss = loss + confidence_loss(confidence, flows[-1], b.flow, b.visible, b.hidden) / self.group.world_size
         loss.backward()
         self.group.sum_gradients(self.parameters)
         with torch.no_grad():
@@ -130,14 +140,20 @@ class TrainStep:
             self.totals.add_(torch.where(failed, 0.0, metrics))
             self.skipped.add_(failed)
 
-    def forward(self) -> list[Tensor]:
-        """Flows of the levels that have a loss weight, coarse to fine."""
+    def targets(self, flows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """True flow and mask of each level; levels with the same grid and unit share them."""
+        keys = [((flow.shape[2], flow.shape[3]), unit) for flow, unit in zip(flows, self.units, strict=True)]
+        distinct = {key: level_target(self.buffers.flow, self.buffers.mask, *key) for key in dict.fromkeys(keys)}
+        return [distinct[key] for key in keys]
+
+    def forward(self) -> Outputs:
+        """Flows of the levels that have a loss weight, coarse to fine, and the logits of the confidence if any."""
         images = self.network.prepare(self.buffers.reference, self.buffers.query, self.network.working_size(*self.size))
         if uses_channels_last(self.config, self.group.device):
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
         dtype = self.autocast_dtype
         with torch.autocast(self.group.device.type, dtype=dtype, enabled=dtype is not None):
-            return self.network.levels(*images, **iterations(self.network, self.config), count=len(self.units))
+            return self.network.outputs(*images, **iterations(self.network, self.config), count=len(self.units))
 
     def fine_error(self, flow: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
         """Sum of the finest level's end-point errors over its known pixels, in pixels of the training images."""

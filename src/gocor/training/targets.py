@@ -27,6 +27,8 @@ def level_target(flow: Tensor, mask: Tensor, grid: tuple[int, int], unit: tuple[
     height, width = flow.shape[2:]
     mask = mask & flow.isfinite().all(1, keepdim=True)
     flow = torch.where(mask, flow, 0.0)
+    if grid == (height, width):
+        return scale_flow(flow, unit[1] / width, unit[0] / height), mask
     (top, bottom, down), (left, right, along) = (
         _between(old, new, flow) for old, new in zip((height, width), grid, strict=True)
     )

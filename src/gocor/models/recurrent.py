@@ -1,0 +1,271 @@
+"""A recurrent matching network on GOCor filters.
+
+The reference objective of GOCor depends on the reference alone. So the filters are optimised once, and a recurrent unit
+(RAFT, Teed and Deng, ECCV 2020) looks them up in the query again and again, at several scales, around the matches that
+it has found so far. It starts from a global matching of coarse features, so that turned, zoomed and far images are
+within reach.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..modules import GlobalGOCor, LocalGOCor
+from ..ops import global_correlation, lookup, pool_pyramid
+from ..ops.warp import pixel_grid
+from .backbones import VGGPyramid, normalize_for_vgg
+from .network import MatchingNetwork, Outputs, resize_image
+
+STRIDE = 8  # pixels of the image per pixel of the features
+MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
+MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
+TEMPERATURE = 20.0  # of the softmax over global scores, at the start of training
+DISCOUNT = 0.85  # of the loss, from each update to the one before
+
+
+class RecurrentNet(MatchingNetwork):
+    """VGG-16 features, filters, a global start and recurrent updates at 1/8 of the resolution.
+
+    Args:
+        filters: layer that optimises the reference features into filters, a `LocalGOCor`; `None` looks the features up
+            themselves, as RAFT does.
+        start: layer whose volume the start is read from, a `GlobalGOCor`; `None` correlates the features plainly.
+        channels: of the features that are matched.
+        hidden: channels of the recurrent state.
+        radius: search radius of a lookup, in pixels of each scale.
+        scales: how many scales are looked up.
+        width: factor of VGG-16's channels, below 1 for small test networks.
+    """
+
+    pyramid: VGGPyramid
+    min_size = 1024
+    updates = 12
+    training_updates = 6
+    training_defaults: ClassVar[Mapping[str, Any]] = {
+        "size": (352, 480),
+        "batch": 12,
+        "steps": 100_000,
+        "lr": 4e-4,
+        "clip": 1.0,
+        "robust_exponent": (0.8,),
+        "robust_epsilon": 0.05,
+        "weight_decay": 1e-5,
+    }
+    learning_rate_factors: ClassVar[Mapping[str, float]] = {"pyramid.": 0.1}
+
+    def __init__(
+        self,
+        filters: LocalGOCor | None,
+        start: GlobalGOCor | None,
+        *,
+        channels: int = 128,
+        hidden: int = 128,
+        radius: int = 4,
+        scales: int = 4,
+        width: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.radius, self.scales, self.hidden = radius, scales, hidden
+        pyramid = VGGPyramid(width=width)
+        for level in (pyramid.level_3, pyramid.level_4):
+            level.requires_grad_(True)
+        self.pyramid, inputs = pyramid, pyramid.channels[2:]
+        self.matching_head = FeatureHead(inputs, channels)
+        self.context_head = FeatureHead(inputs, 2 * hidden)
+        self.filters, self.start = filters, start
+        self.log_temperature = nn.Parameter(torch.tensor(TEMPERATURE).log())
+        self.update = UpdateBlock(scales * (2 * radius + 1) ** 2, hidden)
+        self.upsampler = ConvexUpsampler(hidden)
+        self.confidence_head = nn.Sequential(
+            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, 1, 3, padding=1)
+        )
+
+    @property
+    def loss_weights(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The start and every update, the later the more."""
+        updates = [DISCOUNT ** (self.training_updates - 1 - i) for i in range(self.training_updates)]
+        return (0.25 * updates[0], *updates)
+
+    def working_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rounded to multiples of 16."""
+        return tuple(max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))  # type: ignore[return-value]
+
+    def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
+        """Pixels of the working size, of the start and of every update."""
+        return [self.working_size(height, width)] * (1 + self.training_updates)
+
+    def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Both images at the working size, normalised."""
+        return tuple(normalize_for_vgg(resize_image(image, size, published=False)) for image in (reference, query))
+
+    def levels(
+        self,
+        *inputs: Tensor,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        count: int | None = None,
+    ) -> list[Tensor]:
+        """Normalised images `(B, 3, H, W)` → flows at full resolution: of the start, and after each update."""
+        return self.outputs(*inputs, iters_local=iters_local, iters_global=iters_global).flows[:count]
+
+    def outputs(self, *inputs: Tensor, count: int | None = None, **iters: Any) -> Outputs:
+        """The flows of `levels`, and the logits of the confidence of the last one."""
+        updates = self.training_updates if self.training else self.updates
+        found = self._iterate(*inputs, updates=updates, **iters)[:count]
+        return Outputs([self.upsampler(hidden, flow) for hidden, flow in found], self._confidence(found[-1][0]))
+
+    def _confidence(self, hidden: Tensor) -> Tensor:
+        """Logits of the probability that the flow is right, at full resolution."""
+        logits = self.confidence_head(hidden).float()
+        return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)
+
+    def _iterate(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        *,
+        updates: int,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
+        both = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
+        features = unit_norm(self.matching_head(both))
+        own, other = features.chunk(2)
+        context = self.context_head([level[: len(reference)] for level in both])
+        hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
+        hidden, context = hidden.tanh(), context.relu()
+        filters = own if self.filters is None else self.filters.filters(own, iters_local)
+        pyramid = pool_pyramid(other, self.scales)
+        grid = pixel_grid(own.shape[2], own.shape[3], device=own.device)
+        flow = self._start_flow(own, other, iters_global)
+        found = [(hidden, flow)]
+        for _ in range(updates):
+            flow = flow.detach()
+            scores = lookup(filters, pyramid, grid + flow, self.radius)
+            hidden, change = self.update(hidden, context, scores, flow)
+            flow = flow + change
+            found.append((hidden, flow))
+        return found
+
+    def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
+        """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
+        small, other = reference, query
+        while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
+            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+        with torch.autocast(reference.device.type, enabled=False):
+            volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
+            share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
+            positions = pixel_grid(other.shape[2], other.shape[3], device=other.device).flatten(2)[0]  # (2, Nq)
+            match = torch.einsum("bnyx,cn->bcyx", share, positions)
+            flow = match - pixel_grid(small.shape[2], small.shape[3], device=small.device)
+            scale = reference.shape[2] / small.shape[2]
+            return scale * F.interpolate(flow, reference.shape[2:], mode="bilinear", align_corners=False)
+
+
+class FeatureHead(nn.Module):
+    """Features of VGG-16 at 1/2, 1/4 and 1/8, before pooling → features at 1/8.
+
+    Args:
+        inputs: channels of the three.
+        outputs: channels of the result.
+        inner: channels in between.
+    """
+
+    def __init__(self, inputs: tuple[int, ...], outputs: int, inner: int = 160) -> None:
+        super().__init__()
+        self.from_half = nn.Conv2d(inputs[0], inner, 5, stride=4, padding=2)
+        self.from_quarter = nn.Conv2d(inputs[1], inner, 3, stride=2, padding=1)
+        self.from_eighth = nn.Conv2d(inputs[2], inner, 1)
+        self.blocks = nn.Sequential(ResidualBlock(inner), ResidualBlock(inner))
+        self.last = nn.Conv2d(inner, outputs, 1)
+
+    def forward(self, levels: list[Tensor]) -> Tensor:
+        """`(B, C, H/2, W/2)`, `(B, C′, H/4, W/4)`, `(B, C″, H/8, W/8)` → `(B, outputs, H/8, W/8)`."""
+        half, quarter, eighth = levels
+        return self.last(self.blocks(self.from_half(half) + self.from_quarter(quarter) + self.from_eighth(eighth)))
+
+
+class ResidualBlock(nn.Module):
+    """Two 3×3 convolutions with group normalisation, added to their input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.GroupNorm(8, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.GroupNorm(8, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, C, H, W)` → `(B, C, H, W)`."""
+        return x + self.layers(x)
+
+
+class UpdateBlock(nn.Module):
+    """RAFT's update: a motion encoder, a separable convolutional GRU and a head that predicts a change of the flow."""
+
+    def __init__(self, scores: int, hidden: int) -> None:
+        super().__init__()
+        self.of_scores = nn.Sequential(
+            nn.Conv2d(scores, 256, 1), nn.ReLU(), nn.Conv2d(256, 192, 3, padding=1), nn.ReLU()
+        )
+        self.of_flow = nn.Sequential(
+            nn.Conv2d(2, 128, 7, padding=3), nn.ReLU(), nn.Conv2d(128, 64, 3, padding=1), nn.ReLU()
+        )
+        self.motion = nn.Sequential(nn.Conv2d(256, 126, 3, padding=1), nn.ReLU())
+        self.across = ConvGRU(hidden, hidden + 128, (1, 5))
+        self.down = ConvGRU(hidden, hidden + 128, (5, 1))
+        self.change = nn.Sequential(nn.Conv2d(hidden, 256, 3, padding=1), nn.ReLU(), nn.Conv2d(256, 2, 3, padding=1))
+
+    def forward(self, hidden: Tensor, context: Tensor, scores: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:
+        """State, context, scores and flow, `(B, ·, H/8, W/8)` each → the next state, and the change of the flow."""
+        motion = self.motion(torch.cat([self.of_scores(scores), self.of_flow(flow)], 1))
+        inputs = torch.cat([context, motion, flow.to(motion.dtype)], 1)
+        hidden = self.down(self.across(hidden, inputs), inputs)
+        return hidden, self.change(hidden).float()
+
+
+class ConvGRU(nn.Module):
+    """A gated recurrent unit whose products are convolutions along one direction."""
+
+    def __init__(self, hidden: int, inputs: int, kernel: tuple[int, int]) -> None:
+        super().__init__()
+        padding = kernel[0] // 2, kernel[1] // 2
+        self.gates = nn.Conv2d(hidden + inputs, 2 * hidden, kernel, padding=padding)
+        self.candidate = nn.Conv2d(hidden + inputs, hidden, kernel, padding=padding)
+
+    def forward(self, hidden: Tensor, inputs: Tensor) -> Tensor:
+        """`(B, hidden, H, W)` and `(B, inputs, H, W)` → the next state."""
+        update, reset = self.gates(torch.cat([hidden, inputs], 1)).sigmoid().chunk(2, 1)
+        candidate = self.candidate(torch.cat([reset * hidden, inputs], 1)).tanh()
+        return hidden + update * (candidate - hidden)
+
+
+class ConvexUpsampler(nn.Module):
+    """Flow at 1/8 → full resolution: every pixel is a learnt convex combination of its 3×3 coarse neighbours."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.weights = nn.Sequential(
+            nn.Conv2d(hidden, 256, 3, padding=1), nn.ReLU(), nn.Conv2d(256, 9 * STRIDE * STRIDE, 1)
+        )
+
+    def forward(self, hidden: Tensor, flow: Tensor) -> Tensor:
+        """State `(B, hidden, h, w)` and flow `(B, 2, h, w)` in coarse pixels → `(B, 2, 8h, 8w)` in fine pixels."""
+        batch, _, height, width = flow.shape
+        weights = (0.25 * self.weights(hidden)).view(batch, 1, 9, STRIDE * STRIDE, height * width).softmax(2)
+        neighbours = F.unfold(F.pad(STRIDE * flow.float(), (1, 1, 1, 1), mode="replicate"), 3)
+        fine = (weights.float() * neighbours.view(batch, 2, 9, 1, height * width)).sum(2)  # (B, 2, 64, h·w)
+        return F.pixel_shuffle(fine.view(batch, 2 * STRIDE * STRIDE, height, width), STRIDE)
+
+
+def unit_norm(x: Tensor) -> Tensor:
+    """Features of unit norm over channels, in float32."""
+    return F.normalize(x.float(), dim=1, eps=1e-6)
