@@ -7,6 +7,7 @@ import typer
 
 from .._version import __version__
 from ..matching.api import MAX_SIZE
+from ..utils.errors import InputError
 from ..utils.files import check_folder
 from .bench import bench
 from .data import app as data_app
@@ -191,9 +192,9 @@ def convert(
 ) -> None:
     """A published checkpoint as a file that `gocor match --weights` reads."""
     if target.suffix != ".safetensors":
-        raise ValueError(f"{target}: the name of the file to write must end in .safetensors")
+        raise InputError(f"{target}: the name of the file to write must end in .safetensors")
     if target.exists() and not overwrite:
-        raise ValueError(f"{target} exists already: --overwrite replaces it")
+        raise InputError(f"{target} exists already: --overwrite replaces it")
     if not target.parent.exists():
         raise FileNotFoundError(f"{target.parent} does not exist: create the folder first")
     check_folder(target.parent)

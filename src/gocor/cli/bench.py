@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..utils.errors import InputError
+
 WIDE = 160  # columns of a table that goes to a file
 
 
@@ -44,14 +46,14 @@ def bench(
     chosen = list(dict.fromkeys(sections or SECTIONS))
     for name in chosen:
         if name not in SECTIONS:
-            raise ValueError(f"no section is named {name!r}; there are {', '.join(SECTIONS)}")
+            raise InputError(f"no section is named {name!r}; there are {', '.join(SECTIONS)}")
     if quick and full:
-        raise ValueError("--quick and --full exclude each other")
+        raise InputError("--quick and --full exclude each other")
     if json is not None and not json.parent.is_dir():
         raise FileNotFoundError(f"{json.parent} does not exist: create the folder first")
     where = choose_device(device)
     if where.type not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, got {device!r}")
+        raise InputError(f"device must be auto, cpu or cuda, got {device!r}")
     if threads is not None:
         torch.set_num_threads(threads)
     cuda = where.type == "cuda"

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..utils.errors import InputError
 from .errors import say
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -43,13 +44,13 @@ def preview(
 
     chosen = get_preset(preset)
     if output.suffix.lower() not in WRITABLE:
-        raise ValueError(f"{output}: the suffix must be one of {', '.join(WRITABLE)}")
+        raise InputError(f"{output}: the suffix must be one of {', '.join(WRITABLE)}")
     if not output.absolute().parent.is_dir():
         raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
     if chosen.objects is not None and objects is None:
-        raise ValueError(f"the preset {preset} has moving objects: give them with --objects")
+        raise InputError(f"the preset {preset} has moving objects: give them with --objects")
     if chosen.objects is None and objects is not None:
-        raise ValueError(f"the preset {preset} has no moving objects: leave --objects away")
+        raise InputError(f"the preset {preset} has no moving objects: leave --objects away")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SkippedFilesWarning)
         # A few times as many photos and objects as are shown are choice enough.

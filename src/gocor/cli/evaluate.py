@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..matching.api import MAX_SIZE
+from ..utils.errors import InputError
 from .errors import say, warnings_as_lines
 
 if TYPE_CHECKING:
@@ -84,15 +85,15 @@ def evaluate(
 
     check_folder(output)
     if study is None and not model:
-        raise ValueError("give at least one --model, or a --study")
+        raise InputError("give at least one --model, or a --study")
     if study is not None and (iters_local is not None or iters_global is not None):
-        raise ValueError("a study sets iterations by itself: leave out --iters-local and --iters-global")
+        raise InputError("a study sets iterations by itself: leave out --iters-local and --iters-global")
     if study is not None and align:
-        raise ValueError("a study is of networks alone: leave out --align")
+        raise InputError("a study is of networks alone: leave out --align")
     if sheets and (study is not None or len(model or []) < 2):
-        raise ValueError("--sheets compares two models: give --model twice, and no --study")
+        raise InputError("--sheets compares two models: give --model twice, and no --study")
     if pixel is not None and not sheets:
-        raise ValueError("--pixel is for the sheets: give --sheets too")
+        raise InputError("--pixel is for the sheets: give --sheets too")
     chosen = _pixel(pixel)
     sizes = {"min_size": min_size, "max_size": max_size or None}
     if study is not None:
@@ -159,5 +160,5 @@ def _pixel(text: str | None) -> tuple[float, float] | None:
     try:
         x, y = (float(part) for part in text.split(","))
     except ValueError:
-        raise ValueError(f"--pixel must be X,Y, got {text!r}") from None
+        raise InputError(f"--pixel must be X,Y, got {text!r}") from None
     return x, y

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.io.images import READABLE
+from ..utils.errors import InputError
 from ..utils.files import read_bytes
 
 SHOWN_NAMES = 3  # in an error
@@ -31,14 +32,14 @@ def find_pairs(reference: Path, query: Path | None, output: Path) -> list[Pair]:
     """
     is_list = reference.suffix.lower() == ".csv" and not reference.is_dir()
     if is_list != (query is None):
-        raise ValueError(f"{reference} {'takes no QUERY: a .csv file lists both' if is_list else 'needs a QUERY'}")
+        raise InputError(f"{reference} {'takes no QUERY: a .csv file lists both' if is_list else 'needs a QUERY'}")
     if query is None:
         return _listed(reference, output)
     for path in (reference, query):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path")
     if reference.is_dir() != query.is_dir():
-        raise ValueError(f"give two images or two folders, not one of each: {reference} and {query}")
+        raise InputError(f"give two images or two folders, not one of each: {reference} and {query}")
     return _in_folders(reference, query, output) if reference.is_dir() else [Pair(reference, query, output)]
 
 
@@ -51,7 +52,7 @@ def _in_folders(reference: Path, query: Path, output: Path) -> list[Pair]:
     ]
     if alone:
         hint = "rename the files, or list the pairs in a .csv file with the columns reference,query"
-        raise ValueError(f"images in two folders are paired by name, but {' and '.join(alone)}: {hint}")
+        raise InputError(f"images in two folders are paired by name, but {' and '.join(alone)}: {hint}")
     return [Pair(first[name], second[name], output / name, name) for name in sorted(first)]
 
 
@@ -61,10 +62,10 @@ def _images(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in READABLE and not path.name.startswith(".") and path.is_file():
             if path.stem in images:
-                raise ValueError(f"{images[path.stem]} and {path.name} have one name: images are paired by it")
+                raise InputError(f"{images[path.stem]} and {path.name} have one name: images are paired by it")
             images[path.stem] = path
     if not images:
-        raise ValueError(f"{folder} holds no images")
+        raise InputError(f"{folder} holds no images")
     return images
 
 
@@ -77,24 +78,24 @@ def _listed(path: Path, output: Path) -> list[Pair]:
     try:
         rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig")), skipinitialspace=True, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+        raise InputError(f"{path} is not a CSV file in UTF-8: {error}") from None
     header = [column.strip().lower() for column in rows[0]] if rows else []
     if not {"reference", "query"} <= set(header):
-        raise ValueError(f"{path} must begin with the columns reference,query and optionally name, got {header}")
+        raise InputError(f"{path} must begin with the columns reference,query and optionally name, got {header}")
     pairs: dict[str, Pair] = {}
     for number, row in enumerate(rows[1:], 2):
         values = dict(zip(header, map(str.strip, row), strict=False))
         if not any(values.values()):
             continue
         if len(row) != len(header) or not values["reference"] or not values["query"]:
-            raise ValueError(f"{path}, row {number}: expected a value for each of {','.join(header)}, got {row}")
+            raise InputError(f"{path}, row {number}: expected a value for each of {','.join(header)}, got {row}")
         reference, query = (path.parent / values[column] for column in ("reference", "query"))
         name = values.get("name") or f"{reference.stem}-{query.stem}"
         if name in (".", "..") or set(name) & set("/\\:\0"):
-            raise ValueError(f"{path}, row {number}: a name is a folder to be made, {name!r} cannot be one")
+            raise InputError(f"{path}, row {number}: a name is a folder to be made, {name!r} cannot be one")
         if name in pairs:
-            raise ValueError(f"{path}, row {number}: a second pair named {name!r}, give each its own in a column name")
+            raise InputError(f"{path}, row {number}: a second pair named {name!r}, give each its own in a column name")
         pairs[name] = Pair(reference, query, output / name, name)
     if not pairs:
-        raise ValueError(f"{path} lists no pairs")
+        raise InputError(f"{path} lists no pairs")
     return list(pairs.values())

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .errors import InputError
+
 PathLike = str | os.PathLike[str]
 
 
@@ -42,12 +44,12 @@ def read_bytes(path: PathLike) -> bytes:
     """The content of a file that must hold something; errors are one line that names the path."""
     file = Path(path)
     if file.is_dir():
-        raise ValueError(f"{path} is a folder: give the path of a file")
+        raise InputError(f"{path} is a folder: give the path of a file")
     if not file.exists():
         raise FileNotFoundError(f"{path} does not exist: check the path")
     data = file.read_bytes()
     if not data:
-        raise ValueError(f"{path} is empty: copy or download it again")
+        raise InputError(f"{path} is empty: copy or download it again")
     return data
 
 
@@ -66,6 +68,6 @@ def _check_target(path: PathLike, target: Path) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist, create it first")
     if target.exists() and not target.is_file():
-        raise ValueError(f"cannot write {path}: it is a folder or a device, give the path of a file")
+        raise InputError(f"cannot write {path}: it is a folder or a device, give the path of a file")
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"cannot write {path}: the folder {target.parent} does not let you write")

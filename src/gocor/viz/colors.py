@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..utils.checks import check_count
+from ..utils.errors import InputError
 
 Picture = NDArray[np.uint8]
 FlowLike = Tensor | NDArray[Any]
@@ -73,14 +74,14 @@ def as_flow(flow: FlowLike) -> NDArray[np.float32]:
     """Flow `(2, H, W)`, tensor or array, as a float32 array."""
     values = np.asarray(flow.detach().float().cpu() if isinstance(flow, Tensor) else flow, np.float32)
     if values.ndim != 3 or values.shape[0] != 2 or values.size == 0:
-        raise ValueError(f"flow must have shape (2, H, W), got {values.shape}")
+        raise InputError(f"flow must have shape (2, H, W), got {values.shape}")
     return values
 
 
 def check_scale(scale: float) -> float:
     """A length that flow can be measured by."""
     if not 0 < scale < np.inf:
-        raise ValueError(f"max_flow must be a positive number of pixels, got {scale}")
+        raise InputError(f"max_flow must be a positive number of pixels, got {scale}")
     return scale
 
 

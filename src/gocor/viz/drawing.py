@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..utils.checks import check_count
+from ..utils.errors import InputError
 from .colors import FlowLike, Picture, as_flow, check_scale, color_legend, flow_scale, flow_to_color
 
 MAX_SIDE = 1600
@@ -63,7 +64,7 @@ def draw_overlay(
     _check_picture("reference", reference)
     _check_picture("warped", warped)
     if reference.shape != warped.shape:
-        raise ValueError(f"reference and warped must have one shape, got {reference.shape} and {warped.shape}")
+        raise InputError(f"reference and warped must have one shape, got {reference.shape} and {warped.shape}")
     mask = np.asarray(warped.any(2) if shown is None else shown, np.float32)
     grey = [
         _reduced(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), max_side).astype(np.float32) for image in (reference, warped)
@@ -102,7 +103,7 @@ def draw_matches(
     _check_picture("reference", reference)
     _check_picture("query", query)
     if matches.ndim != 2 or matches.shape[1] < 4:
-        raise ValueError(f"matches must have rows x, y, x', y', got shape {matches.shape}")
+        raise InputError(f"matches must have rows x, y, x', y', got shape {matches.shape}")
     pictures = (reference, query)
     aspects = [image.shape[1] / image.shape[0] for image in pictures]
     highest = min(max_side, int((max_side - LINE_GAP) / sum(aspects)), max(image.shape[0] for image in pictures))
@@ -130,7 +131,7 @@ def draw_confidence(confidence: Tensor | NDArray[Any], *, max_side: int = MAX_SI
     """Confidence `(H, W)` in [0, 1], NaN as 0, from dark violet (0) to yellow (1), with a bar of the colours."""
     values = np.asarray(confidence.detach().cpu() if isinstance(confidence, Tensor) else confidence, np.float32)
     if values.ndim != 2 or values.size == 0:
-        raise ValueError(f"confidence must have shape (H, W), got {values.shape}")
+        raise InputError(f"confidence must have shape (H, W), got {values.shape}")
     picture = _viridis(_reduced(np.clip(np.nan_to_num(values), 0, 1), max_side))
     side = _legend_size(picture) if legend else 0
     if side:
@@ -146,7 +147,7 @@ def draw_confidence(confidence: Tensor | NDArray[Any], *, max_side: int = MAX_SI
 
 def _check_picture(name: str, picture: Picture) -> None:
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
-        raise ValueError(f"{name} must be RGB (H, W, 3) of 8 bits, got {picture.dtype} {picture.shape}")
+        raise InputError(f"{name} must be RGB (H, W, 3) of 8 bits, got {picture.dtype} {picture.shape}")
 
 
 def _in_light_of(reference: NDArray[Any], warped: NDArray[Any], visible: NDArray[Any]) -> NDArray[Any]:

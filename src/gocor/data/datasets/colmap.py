@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .pair import Cameras, Points
 
@@ -41,7 +42,7 @@ def read_views(path: PathLike) -> list[View]:
             camera, name = int(fields[8]), fields[9].strip()
             table = np.array(body.split(), np.float64).reshape(-1, 3)
         except (ValueError, IndexError):
-            raise ValueError(f"{path} is not an images.txt of COLMAP: {head[:60]!r}") from None
+            raise InputError(f"{path} is not an images.txt of COLMAP: {head[:60]!r}") from None
         table = table[table[:, 2] >= 0]
         ids, first = np.unique(table[:, 2].astype(np.int64), return_index=True)
         views.append(View(name, camera, quaternion(pose[:4]), pose[4:], ids, table[first, :2] - 0.5))

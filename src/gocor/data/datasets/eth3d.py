@@ -4,6 +4,7 @@ from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike
 from ..io import read_image
 from .colmap import View, correspondences, model_folder, read_intrinsics, read_views, relative
@@ -28,7 +29,7 @@ def eth3d(root: PathLike, *, interval: int = 3, every: int = 5, min_points: int 
     """
     for name, value in (("interval", interval), ("every", every), ("min_points", min_points)):
         if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+            raise InputError(f"{name} must be at least 1, got {value}")
     layout = Layout(
         "ETH3D", root, inside="**/rig_calibration*/images.txt", names=("ETH3D", "ETH3D_data", "eth3d"), where=WHERE
     )

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ...utils.checks import check_choice
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, image_in, load_flow, load_mask
@@ -146,7 +147,7 @@ def flyingchairs(root: PathLike, *, split: Literal["all", "train", "val"] = "all
             raise layout.missing("FlyingChairs_train_val.txt")
         kinds = read_bytes(listed).decode("ascii", "replace").split()
         if len(kinds) != len(truths):
-            raise ValueError(f"{listed} has {len(kinds)} lines, there are {len(truths)} pairs")
+            raise InputError(f"{listed} has {len(kinds)} lines, there are {len(truths)} pairs")
         wanted = "1" if split == "train" else "2"
         truths = [truth for truth, kind in zip(truths, kinds, strict=True) if kind == wanted]
     items = []

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from ...utils.checks import check_choice
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, image_in
@@ -74,8 +75,8 @@ def check_homography(values: object, source: PathLike) -> Points:
     except (TypeError, ValueError):
         matrix = np.empty(0)
     if matrix.size != 9 or not np.isfinite(matrix).all():
-        raise ValueError(f"{source}: a homography has nine numbers, in rows of three")
+        raise InputError(f"{source}: a homography has nine numbers, in rows of three")
     matrix = matrix.reshape(3, 3)
     if abs(np.linalg.det(matrix)) < 1e-12 or abs(matrix[2, 2]) < 1e-12:
-        raise ValueError(f"{source}: the homography cannot be inverted")
+        raise InputError(f"{source}: the homography cannot be inverted")
     return matrix

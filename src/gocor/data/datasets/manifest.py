@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .hpatches import check_homography, read_homography
@@ -34,18 +35,18 @@ def manifest(root: PathLike) -> PairDataset:
     """
     path = Path(root)
     if path.suffix.lower() not in (".csv", ".json"):
-        raise ValueError(f"{path}: a manifest is a .csv or a .json file")
+        raise InputError(f"{path}: a manifest is a .csv or a .json file")
     rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
     items: dict[str, Item] = {}
     for number, row in enumerate(rows, 1):
         where = f"{path}, pair {number}"
         entry = _checked(row, where)
         if entry["name"] in items:
-            raise ValueError(f"{where}: a second pair named {entry['name']!r}, give each its own name")
+            raise InputError(f"{where}: a second pair named {entry['name']!r}, give each its own name")
         group = str(entry.get("group", ""))
         items[entry["name"]] = Item(entry["name"], partial(_read, entry, path.parent, where), group)
     if not items:
-        raise ValueError(f"{path} lists no pairs")
+        raise InputError(f"{path} lists no pairs")
     return PairDataset(path.stem, list(items.values()))
 
 
@@ -53,11 +54,11 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
     try:
         rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig")), skipinitialspace=True, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+        raise InputError(f"{path} is not a CSV file in UTF-8: {error}") from None
     header = [column.strip().lower() for column in rows[0]] if rows else []
     for number, row in enumerate(rows[1:], 2):
         if row and len(row) != len(header):
-            raise ValueError(f"{path}, row {number}: expected {len(header)} values, got {len(row)}")
+            raise InputError(f"{path}, row {number}: expected {len(header)} values, got {len(row)}")
     return [dict(zip(header, map(str.strip, row), strict=True)) for row in rows[1:] if any(row)]
 
 
@@ -65,28 +66,28 @@ def _json_rows(path: Path) -> list[Any]:
     try:
         rows = json.loads(read_bytes(path))
     except (UnicodeDecodeError, ValueError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from None
+        raise InputError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(rows, list):
-        raise ValueError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
+        raise InputError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
     return rows
 
 
 def _checked(row: Any, where: str) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected an object, got {type(row).__name__}")
+        raise InputError(f"{where}: expected an object, got {type(row).__name__}")
     entry = {key: value for key, value in row.items() if value not in ("", None)}
     unknown = sorted(set(entry) - set(COLUMNS))
     if unknown:
-        raise ValueError(f"{where}: no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+        raise InputError(f"{where}: no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     for key in ("reference", "query"):
         if not isinstance(entry.get(key), str):
-            raise ValueError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
+            raise InputError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
     truths = [key for key in TRUTHS if key in entry]
     if len(truths) != 1:
-        raise ValueError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
+        raise InputError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
     masks = [key for key in ("valid", "occluded") if key in entry]
     if masks and truths != ["flow"]:
-        raise ValueError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
+        raise InputError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
     entry["name"] = str(entry.get("name") or f"{Path(entry['reference']).stem}-{Path(entry['query']).stem}")
     return entry
 
@@ -104,7 +105,7 @@ def _read(entry: Mapping[str, Any], folder: Path, where: str) -> Pair:
     masks = {key: load_mask(folder / entry[key]) for key in ("valid", "occluded") if key in entry}
     for key, mask in masks.items():
         if mask.shape != valid.shape:
-            raise ValueError(f"{where}: {key} has {mask.shape} pixels, the flow {valid.shape}")
+            raise InputError(f"{where}: {key} has {mask.shape} pixels, the flow {valid.shape}")
     valid = valid & masks.get("valid", valid)
     return Pair(name, reference, query, flow * valid[..., None], valid, masks.get("occluded"), group=group)
 
@@ -114,12 +115,12 @@ def _points(value: Any, folder: Path, where: str) -> Points:
         rows = list(csv.reader(io.StringIO(read_bytes(folder / value).decode("utf-8-sig", "replace"))))
         header = [column.strip().lower() for column in rows[0]]
         if header[:4] != POINT_COLUMNS:
-            raise ValueError(f"{folder / value} must begin with the columns {','.join(POINT_COLUMNS)}, got {header}")
+            raise InputError(f"{folder / value} must begin with the columns {','.join(POINT_COLUMNS)}, got {header}")
         value, where = [row[:4] for row in rows[1:] if row], str(folder / value)
     try:
         points = np.array(value, np.float64)
     except (TypeError, ValueError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 4 or not np.isfinite(points).all() or not len(points):
-        raise ValueError(f"{where}: points are rows of four finite numbers, {', '.join(POINT_COLUMNS)}")
+        raise InputError(f"{where}: points are rows of four finite numbers, {', '.join(POINT_COLUMNS)}")
     return points

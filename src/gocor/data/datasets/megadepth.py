@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout
@@ -28,7 +29,7 @@ def megadepth(root: PathLike) -> PairDataset:
     rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"))))
     absent = [column for column in COLUMNS if not rows or rows[0].get(column) is None]
     if absent:
-        raise ValueError(f"{path} must have the columns {', '.join(COLUMNS)}, {absent[0]} is missing or empty")
+        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}, {absent[0]} is missing or empty")
     items = []
     for number, row in enumerate(rows):
         name = f"{number:04d}"
@@ -43,7 +44,7 @@ def _read(name: str, reference: Path, query: Path, values: list[str], source: Pa
     try:
         points = np.stack([np.array(value.split(";"), np.float64) for value in values], 1)
     except (AttributeError, ValueError):
-        raise ValueError(
+        raise InputError(
             f"{source}, pair {name}: XA, YA, XB and YB must be equally many numbers with ; between"
         ) from None
     return Pair(name, read_image(reference), read_image(query), points=points)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.errors import InputError
+
 Picture = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Points = NDArray[np.float64]
@@ -73,20 +75,20 @@ class Pair:
         for name in ("reference", "query"):
             image = getattr(self, name)
             if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-                raise ValueError(
+                raise InputError(
                     f"{self.name}: {name} must be RGB (H, W, 3), uint8, got {image.dtype} {tuple(image.shape)}"
                 )
         if (self.flow is None) == (self.points is None):
-            raise ValueError(f"{self.name}: a pair has either a flow or points")
+            raise InputError(f"{self.name}: a pair has either a flow or points")
         if (self.flow is None) != (self.valid is None):
-            raise ValueError(f"{self.name}: flow and valid go together")
+            raise InputError(f"{self.name}: flow and valid go together")
         size = self.reference.shape[:2]
         for name, shape in (("flow", (*size, 2)), ("valid", size), ("occluded", size), ("homography", (3, 3))):
             value = getattr(self, name)
             if value is not None and value.shape != shape:
-                raise ValueError(f"{self.name}: {name} must have shape {shape} like the reference, got {value.shape}")
+                raise InputError(f"{self.name}: {name} must have shape {shape} like the reference, got {value.shape}")
         if self.points is not None and (self.points.ndim != 2 or self.points.shape[1] != 4):
-            raise ValueError(f"{self.name}: points must have rows x, y, x', y', got shape {self.points.shape}")
+            raise InputError(f"{self.name}: points must have rows x, y, x', y', got shape {self.points.shape}")
 
     def truth(self) -> Truth:
         """The ground truth as points, in float64; of a homography, computed from it and not from the rounded flow."""
@@ -144,7 +146,7 @@ class PairDataset(Sequence[Pair]):
         self.name = name
         self.items = tuple(items)
         if len({item.name for item in self.items}) < len(self.items):
-            raise ValueError(f"{name} has pairs of one name")
+            raise InputError(f"{name} has pairs of one name")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -172,7 +174,7 @@ class PairDataset(Sequence[Pair]):
     def spread(self, count: int) -> "PairDataset":
         """At most `count` pairs, evenly spread."""
         if count < 1:
-            raise ValueError(f"the number of pairs must be at least 1, got {count}")
+            raise InputError(f"the number of pairs must be at least 1, got {count}")
         if count >= len(self):
             return self
         chosen = sorted({int(i) for i in np.linspace(0, len(self) - 1, count).round()})

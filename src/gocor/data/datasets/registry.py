@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike
 from .eth3d import eth3d
 from .flow_sets import flyingchairs, flyingthings3d, hd1k, kitti2012, kitti2015, middlebury, sintel, stereo
@@ -42,9 +43,9 @@ def open_dataset(name: str, root: PathLike, **options: Any) -> PairDataset:
         The pairs, read when they are asked for. A `MissingDataError` says what is missing and where to get it.
     """
     if name not in DATASETS:
-        raise ValueError(f"no data set is named {name!r}; there are {', '.join(DATASETS)}")
+        raise InputError(f"no data set is named {name!r}; there are {', '.join(DATASETS)}")
     known = [option for option in inspect.signature(DATASETS[name]).parameters if option != "root"]
     unknown = sorted(options.keys() - set(known))
     if unknown:
-        raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        raise InputError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return DATASETS[name](root, **options)

@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, load_flow, load_mask
@@ -38,7 +39,7 @@ def _read(name: str, group: str, folder: Path, first: int, second: int) -> Pair:
     flow, known = load_flow(folder / f"flow{first}.flo")
     mask = load_mask(folder / f"mask{first}.png")
     if mask.shape != known.shape:
-        raise ValueError(f"{folder}: mask{first}.png has {mask.shape} pixels, flow{first}.flo {known.shape}")
+        raise InputError(f"{folder}: mask{first}.png has {mask.shape} pixels, flow{first}.flo {known.shape}")
     note = folder / "flip_gt.txt"
     mirrored = read_bytes(note).strip() == b"1" if note.is_file() else None
     valid = known & mask

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.errors import InputError, InputTypeError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
 
 # Of files that are taken for images in a folder; where one image is there in several, the first wins.
@@ -49,7 +50,7 @@ def read_image(path: PathLike) -> NDArray[np.uint8]:
             pixels = pixels[..., :3] + (255 - pixels[..., 3:])
         return to_rgb(pixels)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read {path}: {error}") from None
 
 
 def to_rgb(image: NDArray[Any]) -> NDArray[np.uint8]:
@@ -61,9 +62,9 @@ def to_rgb(image: NDArray[Any]) -> NDArray[np.uint8]:
             far outside are an error, NaN becomes 0.
     """
     if not isinstance(image, np.ndarray):
-        raise TypeError(f"an image must be a NumPy array, got {type(image).__name__}")
+        raise InputTypeError(f"an image must be a NumPy array, got {type(image).__name__}")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)) or image.size == 0:
-        raise ValueError(f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}")
+        raise InputError(f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}")
     levels = _levels(image if image.ndim == 3 else image[..., None])
     if levels.shape[2] == 4:
         alpha = levels[..., 3:].astype(np.float32) / 255
@@ -82,10 +83,10 @@ def write_image(path: PathLike, rgb: NDArray[np.uint8], *, quality: int = 95) ->
 
     suffix = Path(path).suffix.lower()
     if suffix not in WRITABLE:
-        raise ValueError(f"cannot write {path}: the suffix must be one of {', '.join(WRITABLE)}")
+        raise InputError(f"cannot write {path}: the suffix must be one of {', '.join(WRITABLE)}")
     if not isinstance(rgb, np.ndarray) or rgb.dtype != np.uint8 or rgb.ndim != 3 or rgb.shape[2] != 3 or rgb.size == 0:
         got = f"{rgb.dtype} {rgb.shape}" if isinstance(rgb, np.ndarray) else type(rgb).__name__
-        raise ValueError(f"cannot write {path}: expected a uint8 array (H, W, 3), got {got}; see to_rgb")
+        raise InputError(f"cannot write {path}: expected a uint8 array (H, W, 3), got {got}; see to_rgb")
     options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
     write_bytes_atomically(path, encode(suffix, rgb[..., ::-1], options))
 
@@ -102,7 +103,7 @@ def decode(data: bytes) -> tuple[NDArray[Any], int]:
     except cv2.error:
         pixels = None
     if pixels is None or pixels.size == 0:
-        raise ValueError("the file is damaged or of a format unknown to OpenCV, convert it to PNG or JPEG")
+        raise InputError("the file is damaged or of a format unknown to OpenCV, convert it to PNG or JPEG")
     return pixels, orientation
 
 
@@ -114,9 +115,9 @@ def encode(suffix: str, pixels: NDArray[Any], options: list[int] | None = None) 
         with _quiet():
             done, data = cv2.imencode(suffix, np.ascontiguousarray(pixels), options or [])
     except cv2.error as error:
-        raise ValueError(f"OpenCV cannot write {pixels.shape} as {suffix}: {error.err}") from None
+        raise InputError(f"OpenCV cannot write {pixels.shape} as {suffix}: {error.err}") from None
     if not done:
-        raise ValueError(f"OpenCV cannot write {pixels.shape} as {suffix}")
+        raise InputError(f"OpenCV cannot write {pixels.shape} as {suffix}")
     return data.tobytes()
 
 
@@ -129,11 +130,11 @@ def _levels(image: NDArray[Any]) -> NDArray[Any]:
     if image.dtype == np.uint16:
         return image.astype(np.float32) / 257
     if image.dtype.kind != "f":
-        raise TypeError(f"an image must be bool, uint8, uint16 or floating point in [0, 1], got {image.dtype}")
+        raise InputTypeError(f"an image must be bool, uint8, uint16 or floating point in [0, 1], got {image.dtype}")
     image = np.where(np.isnan(image), 0, image)
     if image.min() < -0.5 or image.max() > 1.5:
         found = f"{image.min():.4g} to {image.max():.4g}"
-        raise ValueError(f"a floating-point image must lie in [0, 1], got {found}: divide by 255 or cast to uint8?")
+        raise InputError(f"a floating-point image must lie in [0, 1], got {found}: divide by 255 or cast to uint8?")
     return np.clip(image, 0, 1).astype(np.float32) * 255
 
 
@@ -186,7 +187,7 @@ def _jpeg_exif(data: bytes) -> bytes:
             exif = data[at + 10 : at + 2 + length]
         at += 1 if data[at + 1 : at + 2] == b"\xff" else 2 + length  # markers may be preceded by filling
     if data.find(b"\xff\xd9", at) < 0:  # a thumbnail in the header has an end marker too: look behind it
-        raise ValueError(CUT_SHORT)
+        raise InputError(CUT_SHORT)
     return exif
 
 
@@ -195,10 +196,10 @@ def _png_exif(data: bytes) -> bytes:
     while True:
         end = at + 12 + int.from_bytes(data[at : at + 4], "big")
         if end > len(data):
-            raise ValueError(CUT_SHORT)
+            raise InputError(CUT_SHORT)
         kind = data[at + 4 : at + 8]
         if kind[:1].isupper() and zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            raise ValueError(DAMAGED)
+            raise InputError(DAMAGED)
         if kind == b"IHDR":
             _check_png_header(data[at + 8 : end - 4], len(data))
         if kind == b"eXIf":
@@ -212,13 +213,13 @@ def _check_png_header(header: bytes, file_size: int) -> None:
     width, height, depth, colour = struct.unpack(">IIBB", header[:10].ljust(10, b"\0"))
     size = width * height * depth * PNG_CHANNELS.get(colour, 0) // 8
     if width == 0 or height == 0 or size > MAX_DEFLATE * file_size:
-        raise ValueError(f"{DAMAGED}: its header promises {width}×{height} pixels")
+        raise InputError(f"{DAMAGED}: its header promises {width}×{height} pixels")
 
 
 def _webp_exif(data: bytes) -> bytes:
     end, at = 8 + int.from_bytes(data[4:8], "little"), 12
     if end > len(data):
-        raise ValueError(CUT_SHORT)
+        raise InputError(CUT_SHORT)
     while at < end:
         size = int.from_bytes(data[at + 4 : at + 8], "little")
         if data[at : at + 4] == b"EXIF":

@@ -6,6 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ...utils.errors import InputError
+
 
 @dataclass(frozen=True)
 class PairBatch:
@@ -43,5 +45,5 @@ class PairBatch:
     def cat(cls, batches: "list[PairBatch]") -> Self:
         """One batch of several of one size."""
         if not batches:
-            raise ValueError("cat needs at least one batch")
+            raise InputError("cat needs at least one batch")
         return cls(**{field.name: torch.cat([getattr(b, field.name) for b in batches]) for field in fields(cls)})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .sources import ImageFile, list_images
 
@@ -42,12 +43,12 @@ def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, m
             if not annotation.get("iscrowd", 0) and annotation["area"] >= min_area and annotation["image_id"] in names:
                 segmentations[names[annotation["image_id"]]].append(annotation["segmentation"])
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
+        raise InputError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
     files = {Path(file.name).name: file for file in list_images(images)}
     found = [AnnotatedPhoto(files[name], shapes) for name, shapes in sorted(segmentations.items()) if name in files]
     if not found:
         message = f"{path} has objects of at least {min_area:g} pixels in {len(segmentations)} photos"
-        raise ValueError(f"{message}, none of which is in {images}: give the folder or zip of these photos")
+        raise InputError(f"{message}, none of which is in {images}: give the folder or zip of these photos")
     return found
 
 
@@ -56,7 +57,7 @@ def mask_of(segmentation: Any, height: int, width: int) -> NDArray[np.float32]:
     if isinstance(segmentation, dict):
         counts = segmentation["counts"]
         if tuple(segmentation["size"]) != (height, width):
-            raise ValueError(f"run lengths are of {segmentation['size']} pixels, the photo has {height}×{width}")
+            raise InputError(f"run lengths are of {segmentation['size']} pixels, the photo has {height}×{width}")
         return decode_runs(uncompress(counts) if isinstance(counts, (str, bytes)) else counts, height, width)
     return fill_polygons(segmentation, height, width)
 
@@ -65,7 +66,7 @@ def decode_runs(counts: Sequence[int], height: int, width: int) -> NDArray[np.fl
     """Run lengths, of zeros first, column by column."""
     runs = np.asarray(counts, np.int64)
     if runs.sum() != height * width or (runs < 0).any():
-        raise ValueError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
+        raise InputError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
     values = np.repeat(np.arange(len(runs)) % 2, runs)
     return values.reshape(width, height).T.astype(np.float32)
 
@@ -82,7 +83,7 @@ def uncompress(text: str | bytes) -> list[int]:
     for byte in data:
         chunk = byte - 48
         if not 0 <= chunk < 64:
-            raise ValueError(f"compressed run lengths hold the byte {byte}")
+            raise InputError(f"compressed run lengths hold the byte {byte}")
         value |= (chunk & 31) << shift
         shift += 5
         if not chunk & 32:

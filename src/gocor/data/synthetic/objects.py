@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...utils.checks import check_count
+from ...utils.errors import InputError
 from ...utils.files import PathLike
 from .coco import AnnotatedPhoto, mask_of, read_annotations
 from .sources import ImageFile, evenly_spaced, list_images, read_all, read_pixels, read_rgb
@@ -83,7 +84,7 @@ class ObjectStore:
         check_count("threads", threads, 1)
         annotated = isinstance(source, (str, os.PathLike)) and Path(source).suffix.lower() == ".json"
         if annotated != (images is not None):
-            raise ValueError("images= goes with a COCO annotation file, .json, and only with one")
+            raise InputError("images= goes with a COCO annotation file, .json, and only with one")
         some: Iterable[tuple[Any, list[CutOut]]]
         if isinstance(source, (str, os.PathLike)) and images is not None:
             photos = evenly_spaced(read_annotations(source, images, min_area=min_area), limit)
@@ -101,7 +102,7 @@ class ObjectStore:
 def _transparent(file: ImageFile, *, max_side: int, min_area: float) -> list[CutOut]:
     pixels = read_pixels(file)
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype not in (np.uint8, np.uint16):
-        raise ValueError("an object must be an image with transparency, 8 or 16 bits of RGBA")
+        raise InputError("an object must be an image with transparency, 8 or 16 bits of RGBA")
     shares = pixels.astype(np.float32) / np.float32(np.iinfo(pixels.dtype).max)
     return [_cut(np.rint(255 * shares[..., :3]).astype(np.uint8), shares[..., 3], max_side, min_area)]
 
@@ -126,14 +127,14 @@ def _cut(rgb: NDArray[np.uint8], alpha: NDArray[np.float32], max_side: int, min_
 
     covered = alpha > 0
     if alpha.sum() < min_area:
-        raise ValueError(f"the object covers {alpha.sum():.0f} pixels, fewer than {min_area:g}")
+        raise InputError(f"the object covers {alpha.sum():.0f} pixels, fewer than {min_area:g}")
     rows, columns = np.flatnonzero(covered.any(1)), np.flatnonzero(covered.any(0))
     box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     rgba = clean_cutout(rgb[box], np.ascontiguousarray(alpha[box]))
     height, width = rgba.shape[:2]
     factor = min(1.0, max_side / max(height, width))
     if min(height, width) * factor < MIN_SIDE:
-        raise ValueError(f"an object of {height}×{width} pixels is too thin")
+        raise InputError(f"an object of {height}×{width} pixels is too thin")
     if factor < 1:
         size = (round(factor * width), round(factor * height))
         rgba = np.asarray(cv2.resize(rgba, size, interpolation=cv2.INTER_AREA))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...utils.checks import check_count
+from ...utils.errors import InputError
 from .batch import PairBatch
 from .drawing import draw_batch
 from .motion import Frame
@@ -47,12 +48,12 @@ class SyntheticPairs:
         self.preset = get_preset(preset)
         moving = self.preset.objects is not None and self.preset.objects.count[1] > 0
         if moving and objects is None:
-            raise ValueError("the preset has moving objects: give an ObjectStore as objects=")
+            raise InputError("the preset has moving objects: give an ObjectStore as objects=")
         if objects is not None and objects.device != photos.device:
-            raise ValueError(f"photos and objects must be on one device, got {photos.device} and {objects.device}")
+            raise InputError(f"photos and objects must be on one device, got {photos.device} and {objects.device}")
         self.objects = objects if moving else None
         if len(size) != 2:
-            raise ValueError(f"size must be (height, width), got {size!r}")
+            raise InputError(f"size must be (height, width), got {size!r}")
         check_count("height", size[0], MIN_SIZE)
         check_count("width", size[1], MIN_SIZE)
         check_count("seed", seed)
@@ -135,7 +136,7 @@ class SyntheticPairs:
         check_count("batch_size", batch_size, 1)
         if rank >= world_size or batch_size % world_size:
             got = f"batch_size {batch_size}, rank {rank}, world_size {world_size}"
-            raise ValueError(f"batch_size must be a multiple of world_size, and rank below it, got {got}")
+            raise InputError(f"batch_size must be a multiple of world_size, and rank below it, got {got}")
         rng = np.random.default_rng([self.seed, step])
         drawn = draw_batch(self.preset, self.photos.at(step), self.objects, batch_size, self._frame, rng)
         share = batch_size // world_size

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...utils.checks import check_count
+from ...utils.errors import InputError
 from ...utils.files import PathLike
 from .sources import ImageFile, evenly_spaced, list_images, read_all, read_rgb
 
@@ -156,13 +157,13 @@ class PhotoStore:
             rgb = np.ascontiguousarray(rgb.swapaxes(0, 1))
         height, width = rgb.shape[:2]
         if height < MIN_SIDE:
-            raise ValueError(f"{height}×{width} pixels are too few, the shorter side must have {MIN_SIDE}")
+            raise InputError(f"{height}×{width} pixels are too few, the shorter side must have {MIN_SIDE}")
         factor = min(1.0, self._max_side / width, round(SHAPE * self._max_side) / height)
         if factor < 1:
             size = (max(2, round(factor * width)), max(2, round(factor * height)))
             rgb = np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA))
         if min(rgb.shape[:2]) < MIN_SIDE:
-            raise ValueError(
+            raise InputError(
                 f"{height}×{width} pixels are too long a shape, {MIN_SIDE} would not be left after shrinking"
             )
         return rgb, turned

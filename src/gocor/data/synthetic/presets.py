@@ -1,5 +1,6 @@
 """Presets by name."""
 
+from ...utils.errors import InputError
 from .settings import Colour, Crop, Motion, Objects, Preset
 
 # The published data. Corners of a 240×240 square move by integers from -80 to 79; the photo is stretched over a canvas,
@@ -83,5 +84,5 @@ def get_preset(preset: str | Preset) -> Preset:
     if isinstance(preset, Preset):
         return preset
     if preset not in PRESETS:
-        raise ValueError(f"no preset is named {preset!r}; there are {', '.join(PRESETS)}")
+        raise InputError(f"no preset is named {preset!r}; there are {', '.join(PRESETS)}")
     return PRESETS[preset]

@@ -6,6 +6,8 @@ Lengths are shares of r, half of the image's shorter side, so that a preset serv
 
 from dataclasses import dataclass, field
 
+from ...utils.errors import InputError
+
 Range = tuple[float, float]
 
 
@@ -166,14 +168,14 @@ class Preset:
 
     def __post_init__(self) -> None:
         if not self.motions or any(m.weight < 0 for m in self.motions) or not sum(m.weight for m in self.motions) > 0:
-            raise ValueError("a preset needs motions, with weights that are not negative and not all zero")
+            raise InputError("a preset needs motions, with weights that are not negative and not all zero")
         for part in (*self.motions, self.crop, self.colour, self.objects):
             for name, value in vars(part).items() if part is not None else ():
                 if isinstance(value, tuple) and len(value) == 2 and name != "window" and not value[0] <= value[1]:
-                    raise ValueError(f"{name} must be a range (low, high), got {value}")
+                    raise InputError(f"{name} must be a range (low, high), got {value}")
         if not 0 < self.crop.share[0] <= self.crop.share[1] <= 1:
-            raise ValueError(f"share of a crop must lie in (0, 1], got {self.crop.share}")
+            raise InputError(f"share of a crop must lie in (0, 1], got {self.crop.share}")
         if self.colour is not None and not 0 <= self.colour.blur <= 4:
-            raise ValueError(f"blur must lie in [0, 4], got {self.colour.blur}")
+            raise InputError(f"blur must lie in [0, 4], got {self.colour.blur}")
         if self.objects is not None and self.objects.count[0] < 0:
-            raise ValueError(f"count of objects must not be negative, got {self.objects.count}")
+            raise InputError(f"count of objects must not be negative, got {self.objects.count}")

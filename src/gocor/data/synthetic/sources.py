@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...utils.checks import check_count
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import to_rgb
 from ..io.images import READABLE, decode, upright
@@ -47,7 +48,7 @@ def list_images(source: PathLike | Sequence[PathLike]) -> list[ImageFile]:
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not sources:
-        raise ValueError("no source of images was given: give a folder or a zip file")
+        raise InputError("no source of images was given: give a folder or a zip file")
     return [file for one in sources for file in _list_one(Path(one))]
 
 
@@ -61,12 +62,12 @@ def _list_one(source: Path) -> list[ImageFile]:
         archive = zipfile.ZipFile(source)
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
     else:
-        raise ValueError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
+        raise InputError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
     # What other systems leave in archives and folders begins with a dot, or lies in such a folder.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
     found = sorted(name for name in kept if Path(name).suffix.lower() in READABLE)
     if not found:
-        raise ValueError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
+        raise InputError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
     return [ImageFile(source, name, archive) for name in found]
 
 
@@ -109,7 +110,7 @@ def read_all(files: Sequence[T], read: Callable[[T], Any], *, threads: int, what
                     succeeded += 1
                     yield file, outcome
     if failed and not succeeded:
-        raise ValueError(f"none of {len(failed)} {what} can be used, the first because of: {failed[0]}")
+        raise InputError(f"none of {len(failed)} {what} can be used, the first because of: {failed[0]}")
     if failed:
         message = f"{len(failed)} of {len(files)} {what} left out, the first because of: {failed[0]}"
         warnings.warn(message, SkippedFilesWarning, stacklevel=2)
