@@ -1,4 +1,4 @@
-"""Checks of what a caller passes in: one clear error that says what was expected and what came."""
+"""Checks of arguments: an error says in one line what was expected and what was given."""
 
 from typing import Literal
 
@@ -11,15 +11,15 @@ Normalize = Literal["mean", "sum"]
 
 
 def exporting() -> bool:
-    """Whether a graph is being exported, so that it must run where our operators do not exist.
+    """Whether a graph is being exported: it has to run where our custom operators do not exist.
 
-    Up to torch 2.12, `is_exporting` is true in a plain `torch.compile` too.
+    Up to torch 2.12, `is_exporting` is also true in a plain `torch.compile`.
     """
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 
 def check_features(name: str, features: Tensor) -> None:
-    """A feature map is a floating-point tensor `(B, C, H, W)` without an empty dimension (an empty batch is fine)."""
+    """Check that a feature map is a floating-point tensor `(B, C, H, W)`; only the batch may be empty."""
     if not isinstance(features, Tensor):
         raise InputTypeError(f"{name} must be a tensor, got {type(features).__name__}")
     if not features.is_floating_point():
@@ -29,7 +29,7 @@ def check_features(name: str, features: Tensor) -> None:
 
 
 def check_pair(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
-    """Two tensors that meet in one operator live on one device and have one dtype and batch size."""
+    """Check that two tensors have the same device, dtype and batch size."""
     if a.device != b.device:
         raise InputError(f"{name_a} and {name_b} must be on one device, got {a.device} and {b.device}")
     if a.dtype != b.dtype:
@@ -39,10 +39,10 @@ def check_pair(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
 
 
 def check_feature_pair(reference: Tensor, query: Tensor, *, same_size: bool) -> tuple[Tensor, Tensor]:
-    """Reference and query feature maps that can be correlated, returned with one dtype.
+    """Check that two feature maps can be correlated; returns them with the same dtype.
 
-    Inside `torch.autocast` operators return mixed dtypes (features are 16 bit, a warped query is float32): there the
-    wider one is taken. Elsewhere two dtypes are an error.
+    Different dtypes are an error, except inside `torch.autocast`, whose operators return mixed dtypes (features have 16
+    bits, a warped query is float32). There, both are converted to the wider dtype.
     """
     check_features("reference", reference)
     check_features("query", query)
@@ -63,7 +63,7 @@ def check_feature_pair(reference: Tensor, query: Tensor, *, same_size: bool) -> 
 
 
 def check_volume(name: str, volume: Tensor, features_name: str, features: Tensor, shape: tuple[int, ...]) -> None:
-    """A correspondence volume of the given shape that goes with a feature map."""
+    """Check the shape of a correspondence volume, and that it fits a feature map in device, dtype and batch size."""
     check_features(features_name, features)
     check_features(name, volume)
     check_pair(name, volume, features_name, features)
@@ -72,7 +72,7 @@ def check_volume(name: str, volume: Tensor, features_name: str, features: Tensor
 
 
 def check_count(name: str, value: int, minimum: int = 0) -> None:
-    """A plain integer that is not smaller than `minimum`."""
+    """Check that a value is an integer and at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
         raise InputTypeError(f"{name} must be an integer, got {value!r}")
     if value < minimum:
@@ -80,12 +80,12 @@ def check_count(name: str, value: int, minimum: int = 0) -> None:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """One of a few words."""
+    """Check that a value is one of the choices."""
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def scale_of(normalize: Normalize, channels: int) -> float:
-    """Factor of the scalar products: 1 for their sum over channels, 1/C for the mean."""
+    """Factor on the sum over channels: 1/C for `"mean"`, 1 for `"sum"`."""
     check_choice("normalize", normalize, ("mean", "sum"))
     return 1.0 / channels if normalize == "mean" else 1.0

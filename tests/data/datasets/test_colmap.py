@@ -30,7 +30,7 @@ def test_images_without_points_and_points_without_a_place(tmp_path):
 
 @pytest.mark.parametrize("text", ["1 1 0 0 0\n\n", "1 1 0 0 0 0 0 0 3 a.png\n1 2\n", "a b c d e f g h i j\n\n"])
 def test_what_is_no_such_file(tmp_path, text):
-    with pytest.raises(ValueError, match=r"images\.txt is not an images\.txt of COLMAP"):
+    with pytest.raises(ValueError, match=r"images\.txt is not COLMAP's images\.txt"):
         read_views(written(tmp_path, text))
 
 

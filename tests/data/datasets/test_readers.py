@@ -146,7 +146,7 @@ def test_flyingchairs_split(tmp_path):
     assert sample("flyingchairs", tmp_path, split="train").names == ("00001", "00003")
     assert open_dataset("flyingchairs", tmp_path / "data", split="val").names == ("00002",)
     (tmp_path / "data" / "FlyingChairs_train_val.txt").write_text("1\n2\n")
-    with pytest.raises(ValueError, match="2 lines, there are 3 pairs"):
+    with pytest.raises(ValueError, match="2 lines, but there are 3 pairs"):
         open_dataset("flyingchairs", tmp_path / "data", split="val")
 
 
@@ -201,9 +201,16 @@ def test_megadepth_names_what_is_wrong_with_its_table(tmp_path):
     path.write_text(path.read_text().replace("XA", "XC"))
     with pytest.raises(ValueError, match="XA is missing"):
         open_dataset("megadepth", tmp_path / "data")
-    path.write_text(path.read_text().replace("XC", "XA").replace(";", ",", 1))
+    table = path.read_text().replace("XC", "XA")
+    path.write_text(table.replace(";", ",", 1))
+    with pytest.raises(ValueError, match=r"test1600Pairs\.csv, row 2: expected 8 values .*, got 9"):
+        open_dataset("megadepth", tmp_path / "data")
+    path.write_text(table.replace(";", "/", 1))
     with pytest.raises(ValueError, match=r"test1600Pairs\.csv, pair 0000"):
         open_dataset("megadepth", tmp_path / "data")[0]
+    path.write_text(table.splitlines()[0])
+    with pytest.raises(MissingDataError, match="any pair is missing"):
+        open_dataset("megadepth", tmp_path / "data")
 
 
 @needs_real

@@ -258,10 +258,10 @@ def test_paths_without_a_flow(tmp_path):
         (".flo", np.zeros((3, 3, 2)), None, r"flow must be an array \(2, H, W\), got \(3, 3, 2\)"),
         (".flo", np.zeros((2, 0, 2)), None, r"got \(2, 0, 2\)"),
         (".flo", [[1]], None, "got list"),
-        (".flo", np.zeros((2, 3, 3), complex), None, "flow must hold numbers, got complex128"),
+        (".flo", np.zeros((2, 3, 3), complex), None, "flow must hold real numbers, got complex128"),
         (".npz", np.zeros((2, 3, 3)), np.ones((3, 3)), r"valid must be a bool array \(3, 3\), got float64"),
         (".npz", np.zeros((2, 3, 3)), np.ones((3, 4), bool), r"got bool \(3, 4\)"),
-        (".pfm", np.full((2, 3, 3), np.nan), np.ones((3, 3), bool), "9 pixels are marked valid, but are NaN"),
+        (".pfm", np.full((2, 3, 3), np.nan), np.ones((3, 3), bool), "9 pixels are marked valid, but their flow is NaN"),
     ],
 )
 def test_what_cannot_be_written_leaves_nothing(tmp_path, suffix, flow, valid, message):
@@ -314,7 +314,7 @@ def test_atomic_writing_says_where_it_cannot_write(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="it is a folder"):
         write_bytes_atomically(tmp_path, b"")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match="does not let you write"):
+    with pytest.raises(PermissionError, match="is not writable"):
         write_bytes_atomically(tmp_path / "a", b"")
 
 

@@ -69,7 +69,7 @@ def test_what_is_no_object_is_left_out(tmp_path):
     save_rgba(tmp_path / "small.png", coloured((200, 100, 50)), disc(radius=5))
     write_image(tmp_path / "opaque.png", coloured((1, 2, 3)))
     (tmp_path / "bad.png").write_bytes(b"no image")
-    with pytest.warns(SkippedFilesWarning, match="3 of 4 objects left out"):
+    with pytest.warns(SkippedFilesWarning, match="3 of 4 objects were skipped"):
         assert len(ObjectStore.open(tmp_path)) == 1
     (tmp_path / "good.png").unlink()
     with pytest.raises(ValueError, match="none of 3 objects can be used"):
@@ -170,7 +170,7 @@ def coco(tmp_path):
 
 
 def test_coco_annotations(coco):
-    with pytest.warns(SkippedFilesWarning, match="1 of 2 annotated photos left out"):
+    with pytest.warns(SkippedFilesWarning, match="1 of 2 annotated photos were skipped"):
         store = ObjectStore.open(coco / "instances.json", images=coco / "images")
     assert len(store) == 2
     side = store.pixels.shape[-1] // 2
@@ -187,9 +187,9 @@ def test_coco_photos_may_be_zipped(coco):
 
 
 def test_wrong_coco_sources(coco, tmp_path):
-    with pytest.raises(ValueError, match="images= goes with"):
+    with pytest.raises(ValueError, match="images= must be given with"):
         ObjectStore.open(coco / "instances.json")
-    with pytest.raises(ValueError, match="images= goes with"):
+    with pytest.raises(ValueError, match="images= must be given with"):
         ObjectStore.open(coco / "images", images=coco / "images")
     (tmp_path / "list.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match="does not hold COCO annotations"):

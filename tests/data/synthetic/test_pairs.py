@@ -1,6 +1,5 @@
 """Pairs: exact flow, masks, and the same pairs however they are asked for."""
 
-import threading
 from dataclasses import fields, replace
 
 import numpy as np
@@ -67,7 +66,7 @@ def test_shapes_and_ranges(photos, objects, name):
 @pytest.mark.parametrize("size", [(64, 64), (48, 80)])
 def test_the_warped_query_is_the_reference(photos, objects, name, size, monkeypatch):
     """On smooth photos, but for interpolation; where nothing of two colours is mixed in, the edges of objects too."""
-    monkeypatch.setattr(compositing, "PURE", 0.999)
+    monkeypatch.setattr(compositing, "UNMIXED", 0.999)
     batch = SyntheticPairs(photos, preset=plain(name), size=size, objects=objects).batch(0, 24)
     error = (warp(batch.query, batch.flow, padding="border") - batch.reference).abs().amax(1, keepdim=True)[batch.valid]
     assert batch.valid.float().mean() > 0.4
@@ -82,7 +81,7 @@ def test_edges_of_objects_may_be_slightly_mixed(photos, objects, name):
     batch = SyntheticPairs(photos, preset=plain(name), size=(96, 96), objects=objects).batch(0, 16)
     error = (warp(batch.query, batch.flow, padding="border") - batch.reference).abs().amax(1, keepdim=True)[batch.valid]
     assert error.mean() < 1
-    assert error.max() < 255 * 2 * (1 - compositing.PURE)
+    assert error.max() < 255 * 2 * (1 - compositing.UNMIXED)
 
 
 def test_valid_is_where_the_target_is_inside(photos):
@@ -145,27 +144,6 @@ def test_ranks_together_see_what_one_process_sees(photos, objects, name, world_s
     shares = [pairs.batch(9, 6, rank=rank, world_size=world_size) for rank in range(world_size)]
     assert all(len(share) == 6 // world_size for share in shares)
     assert same(PairBatch.cat(shares), pairs.batch(9, 6))
-
-
-def test_prefetched_batches_are_the_same(photos, objects):
-    pairs = SyntheticPairs(photos, preset="dynamic", size=(32, 32), objects=objects)
-    ahead = list(pairs.prefetch(4, 6, stop=9, rank=1, world_size=2, ahead=2))
-    assert len(ahead) == 5
-    for step, batch in enumerate(ahead, 4):
-        assert same(batch, pairs.batch(step, 6, rank=1, world_size=2))
-
-
-def test_prefetching_can_be_left_early(photos):
-    before = threading.active_count()
-    endless = SyntheticPairs(photos, size=(32, 32)).prefetch(0, 2)
-    next(endless)
-    endless.close()
-    assert threading.active_count() == before
-
-
-def test_an_error_while_prefetching_arrives(photos):
-    with pytest.raises(ValueError, match="multiple of world_size"):
-        next(SyntheticPairs(photos, size=(32, 32)).prefetch(0, 3, world_size=2))
 
 
 def test_autocast_changes_nothing(photos, objects):

@@ -25,9 +25,13 @@ HD1K = "http://hci-benchmark.iwr.uni-heidelberg.de"
 
 
 def kitti2012(root: PathLike, *, images: Literal["auto", "colored_0", "image_0"] = "auto") -> PairDataset:
-    """KITTI flow 2012, training: frames 10 → 11, ground truth `flow_occ`, occluded where `flow_noc` has none.
+    """KITTI flow 2012, training split: frames 10 → 11 with the ground truth `flow_occ`.
 
-    `images`: colour or grey ones; by default colour, where they are there.
+    Pixels that `flow_noc` lacks are occluded.
+
+    Args:
+        root: the folder of the data set.
+        images: colour or grey images; by default colour if the folder exists.
     """
     check_choice("images", images, ("auto", "colored_0", "image_0"))
     layout = Layout("KITTI 2012", root, inside="training/flow_occ", names=("KITTI_2012", "kitti2012"), where=KITTI_2012)
@@ -37,7 +41,7 @@ def kitti2012(root: PathLike, *, images: Literal["auto", "colored_0", "image_0"]
 
 
 def kitti2015(root: PathLike) -> PairDataset:
-    """KITTI flow 2015, training: colour frames 10 → 11, ground truth `flow_occ`, occluded where `flow_noc` has none."""
+    """KITTI flow 2015, training split: colour frames 10 → 11, with occlusions as in `kitti2012`."""
     layout = Layout("KITTI 2015", root, inside="training/flow_occ", names=("KITTI_2015", "kitti2015"), where=KITTI_2015)
     return _kitti("kitti2015", layout, "image_2")
 
@@ -60,7 +64,7 @@ def _read_kitti(name: str, reference: Path, query: Path, truth: Path, unoccluded
 
 
 def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> PairDataset:
-    """MPI-Sintel, training: frames k → k+1 of a rendering pass; not valid where `invalid` says so."""
+    """MPI-Sintel, training split: frames k → k+1 of a rendering pass; pixels of the mask `invalid` are not valid."""
     check_choice("render", render, ("clean", "final"))
     layout = Layout(
         "MPI-Sintel", root, inside="training/flow", names=("MPI-Sintel-complete", "MPI-Sintel", "sintel"), where=SINTEL
@@ -70,7 +74,7 @@ def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> Pa
     for truth in layout.some("training/flow/*/frame_*.flo"):
         scene, frame = truth.parent.name, int(truth.stem.removeprefix("frame_"))
         pictures = [folder / scene / f"frame_{number:04d}.png" for number in (frame, frame + 1)]
-        if not all(path.is_file() for path in pictures):  # a part of the data set: the pass has fewer scenes
+        if not all(path.is_file() for path in pictures):  # a partial copy of the data set may lack scenes
             continue
         masks = [layout.need(f"training/{kind}/{scene}/{truth.stem}.png") for kind in ("invalid", "occlusions")]
         name = f"{scene}_{frame:04d}"
@@ -91,7 +95,7 @@ def _read_sintel(
 
 
 def middlebury(root: PathLike) -> PairDataset:
-    """Middlebury flow, sequences with public ground truth: frame10 → frame11; occlusions are not known."""
+    """Middlebury flow, sequences with public ground truth: frames 10 → 11; occlusions are not known."""
     layout = Layout("Middlebury flow", root, inside="other-gt-flow", names=("middlebury",), where=MIDDLEBURY_FLOW)
     items = []
     for truth in layout.some("other-gt-flow/*/flow10.flo"):
@@ -102,7 +106,10 @@ def middlebury(root: PathLike) -> PairDataset:
 
 
 def stereo(root: PathLike, *, resolution: Literal["Q", "H", "F"] = "Q") -> PairDataset:
-    """Middlebury stereo v3, training: im0 → im1, flow (−disparity, 0), occluded where `mask0nocc` is not white."""
+    """Middlebury stereo v3, training split: im0 → im1 with the flow (−disparity, 0).
+
+    Pixels that are not white in `mask0nocc` are occluded.
+    """
     check_choice("resolution", resolution, ("Q", "H", "F"))
     folder = f"training{resolution}"
     layout = Layout(
@@ -123,12 +130,12 @@ def stereo(root: PathLike, *, resolution: Literal["Q", "H", "F"] = "Q") -> PairD
 def _read_stereo(name: str, reference: Path, query: Path, truth: Path, unoccluded: Path) -> Pair:
     flow, known = load_flow(truth)
     valid = known & (flow[..., 0] < 0)
-    seen = read_image(unoccluded)[..., 0] == 255  # 128 is occluded, 0 is unknown
-    return Pair(name, read_image(reference), read_image(query), flow * valid[..., None], valid, valid & ~seen)
+    visible = read_image(unoccluded)[..., 0] == 255  # 128 is occluded, 0 is unknown
+    return Pair(name, read_image(reference), read_image(query), flow * valid[..., None], valid, valid & ~visible)
 
 
 def flyingchairs(root: PathLike, *, split: Literal["all", "train", "val"] = "all") -> PairDataset:
-    """FlyingChairs: img1 → img2; the split is the one of `FlyingChairs_train_val.txt`, 1 = training, 2 = validation."""
+    """FlyingChairs: img1 → img2; `FlyingChairs_train_val.txt` holds the split, 1 for training and 2 for validation."""
     check_choice("split", split, ("all", "train", "val"))
     layout = Layout(
         "FlyingChairs", root, inside="data/*_flow.flo", names=("FlyingChairs_release", "flyingchairs"), where=CHAIRS
@@ -147,7 +154,7 @@ def flyingchairs(root: PathLike, *, split: Literal["all", "train", "val"] = "all
             raise layout.missing("FlyingChairs_train_val.txt")
         kinds = read_bytes(listed).decode("ascii", "replace").split()
         if len(kinds) != len(truths):
-            raise InputError(f"{listed} has {len(kinds)} lines, there are {len(truths)} pairs")
+            raise InputError(f"{listed} has {len(kinds)} lines, but there are {len(truths)} pairs")
         wanted = "1" if split == "train" else "2"
         truths = [truth for truth, kind in zip(truths, kinds, strict=True) if kind == wanted]
     items = []
@@ -168,7 +175,7 @@ def flyingthings3d(
     camera: Literal["left", "right"] = "left",
     direction: Literal["into_future", "into_past"] = "into_future",
 ) -> PairDataset:
-    """FlyingThings3D, the full data set: consecutive frames of a camera, into the future or into the past."""
+    """FlyingThings3D, the full data set: consecutive frames of one camera, forward or backward in time."""
     check_choice("split", split, ("TRAIN", "TEST"))
     check_choice("render", render, ("clean", "final"))
     check_choice("camera", camera, ("left", "right"))
@@ -184,7 +191,7 @@ def flyingthings3d(
         subset, scene = truth.parts[-5:-3]
         frames = layout.root / f"frames_{render}pass" / split / subset / scene / camera
         pictures = [image_in(frames, f"{int(found[1]) + move:04d}") for move in (0, step)]
-        if pictures[1] is None:  # the last frame of a scene has a flow, but no successor
+        if pictures[1] is None:  # the last frame of a scene has a flow but no next frame
             continue
         if pictures[0] is None:
             raise layout.missing(frames / f"{found[1]}.png")
@@ -197,7 +204,7 @@ def flyingthings3d(
 
 
 def hd1k(root: PathLike) -> PairDataset:
-    """HD1K, training: consecutive frames of a sequence, ground truth `flow_occ`."""
+    """HD1K, training split: consecutive frames of a sequence with the ground truth `flow_occ`."""
     layout = Layout("HD1K", root, inside="hd1k_flow_gt/flow_occ", names=("HD1K", "hd1k"), where=HD1K)
     frames = layout.need("hd1k_input/image_2")
     items = []

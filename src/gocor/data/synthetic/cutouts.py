@@ -1,18 +1,18 @@
-"""Objects cut out of their photos, so that they can be laid over another one without a seam of their old background."""
+"""Cut-outs of objects without remains of their old background at the edges."""
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-OPAQUE = 0.95  # alpha from which a pixel's colour is the object's alone
-SPREAD = 9  # pixels, width of the neighbourhood that an edge's colours come from
+OPAQUE = 0.95  # Pixels with at least this alpha show the colour of the object alone.
+EDGE_WINDOW = 9  # pixels: width of the neighbourhood whose opaque pixels give an edge its colour
 
 
 def clean_cutout(rgb: NDArray[np.uint8], alpha: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Premultiplied RGBA `(H, W, 4)` of an object, its edges coloured like what is opaque next to them.
+    """Convert an object to premultiplied RGBA `(H, W, 4)` and remove its old background from the edges.
 
-    Pixels at the edge of a mask hold some of the old background, be the mask hard or soft. The mask is shrunk by a
-    pixel, softened, and what is not opaque takes the mean colour of the opaque pixels around.
+    Pixels at the edge of a mask contain some of the old background, whether the mask is hard or soft. So the mask is
+    eroded by a pixel and blurred, and pixels that are not opaque take the mean colour of the opaque pixels around them.
 
     Args:
         rgb: `(H, W, 3)`.
@@ -23,10 +23,9 @@ def clean_cutout(rgb: NDArray[np.uint8], alpha: NDArray[np.float32]) -> NDArray[
     opaque = (soft >= OPAQUE).astype(np.float32)
     if not opaque.any():
         opaque = (soft >= soft.max()).astype(np.float32)
-    near = cv2.blur(opaque, (SPREAD, SPREAD), borderType=cv2.BORDER_CONSTANT)[..., None]
-    colours = cv2.blur(rgb * opaque[..., None], (SPREAD, SPREAD), borderType=cv2.BORDER_CONSTANT) / np.maximum(
-        near, 1e-6
-    )
+    near = cv2.blur(opaque, (EDGE_WINDOW, EDGE_WINDOW), borderType=cv2.BORDER_CONSTANT)[..., None]
+    total = cv2.blur(rgb * opaque[..., None], (EDGE_WINDOW, EDGE_WINDOW), borderType=cv2.BORDER_CONSTANT)
+    colours = total / np.maximum(near, 1e-6)
     colours = np.where(opaque[..., None] > 0, rgb, np.where(near > 1e-3, colours, rgb))
     rgba = np.concatenate([colours * soft[..., None], 255 * soft[..., None]], -1)
     return np.asarray(np.rint(rgba).clip(0, 255).astype(np.uint8))

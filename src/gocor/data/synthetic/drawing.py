@@ -1,4 +1,4 @@
-"""All parameters of a batch, drawn on the CPU."""
+"""Random parameters of a batch, drawn on the CPU."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ def draw_batch(
     frame: Frame,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[np.float64]]:
-    """Parameters of `count` pairs, by name, each `(B, ...)`; what `Renderer` takes."""
+    """Draw all parameters of `count` pairs: arrays `(B, ...)` by name, as `Renderer` expects them."""
     chosen = rng.integers(len(photos.sizes), size=count)
     warps = draw_warps(preset.motions, count, frame, rng)
     drawn: dict[str, NDArray[np.float64]] = {
