@@ -169,7 +169,7 @@ def test_confidence_goes_from_violet_to_yellow():
         (lambda: flow_to_color(np.zeros((3, 4, 4))), r"\(2, H, W\)"),
         (lambda: flow_to_color(np.zeros((2, 4, 4)), 0.0), "positive"),
         (lambda: draw_flow(np.zeros((2, 4, 4)), max_side=0), "max_side"),
-        (lambda: draw_overlay(np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)), "one shape"),
+        (lambda: draw_overlay(np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)), "the same shape"),
         (lambda: draw_overlay(np.zeros((4, 4), np.uint8), np.zeros((4, 4), np.uint8)), "RGB"),
         (lambda: draw_matches(*[np.zeros((4, 4, 3), np.uint8)] * 2, np.zeros((4, 3))), "rows"),
         (lambda: draw_confidence(np.zeros((1, 4, 4))), r"\(H, W\)"),
