@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gocor.cli import batch
-from gocor.cli.errors import is_explained
+from gocor.cli.errors import is_user_error
 from gocor.data.io import read_flow, read_image, write_image
 from gocor.matching.files import check_formats
 from gocor.models import load_model, save_model
@@ -178,7 +178,7 @@ def test_folders_that_do_not_correspond(match, tmp_path, folders):
     assert code == 1
     assert f"1 of {folders[0]} has no partner (b) and 1 of {folders[1]} has no partner (d)" in err
     write_image(folders[0] / "a.png", picture())
-    assert f"{folders[0] / 'a.jpg'} and a.png have one name" in match(*folders)[2]
+    assert f"{folders[0] / 'a.jpg'} and a.png have the same name" in match(*folders)[2]
     (tmp_path / "empty").mkdir()
     assert match(tmp_path / "empty", folders[1]) == (1, "", f"gocor: {tmp_path / 'empty'} holds no images\n")
 
@@ -273,4 +273,4 @@ def test_programming_errors_keep_their_traceback(match, folders, monkeypatch, mi
 def test_errors_that_python_raises_in_our_code_are_programming_errors(formats, explained):
     with pytest.raises((ValueError, TypeError)) as caught:
         check_formats(formats)
-    assert is_explained(caught.value) == explained
+    assert is_user_error(caught.value) == explained
