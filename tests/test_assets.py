@@ -21,7 +21,7 @@ def true_homography():
     return cv2.getPerspectiveTransform(*np.array([points[:4], points[4:8]], np.float32))
 
 
-def test_the_query_is_the_view_of_the_reference_that_its_origin_tells():
+def test_the_homography_of_origin_md_maps_the_reference_to_the_query():
     assert "CC0 by the photographer" in (ASSETS / "ORIGIN.md").read_text()
     homography = true_homography()
     reference, query = read_image(ASSETS / "reference.jpg"), read_image(ASSETS / "query.jpg")

@@ -31,17 +31,11 @@ __all__ = [
 ]
 
 _SUBPACKAGES = ("data", "matching", "models", "modules", "ops", "viz")
-_DEFINED_IN = {
-    "GlobalFeatureCorrelation": "modules",
-    "GlobalGOCor": "modules",
-    "LocalFeatureCorrelation": "modules",
-    "LocalGOCor": "modules",
-    "MatchResult": "matching",
-    "global_correlation": "ops.correlation",
-    "list_models": "models",
-    "load_model": "models",
-    "local_correlation": "ops.correlation",
-    "match": "matching",
+_EXPORTS = {
+    "matching": ("MatchResult", "match"),
+    "models": ("list_models", "load_model"),
+    "modules": ("GlobalFeatureCorrelation", "GlobalGOCor", "LocalFeatureCorrelation", "LocalGOCor"),
+    "ops.correlation": ("global_correlation", "local_correlation"),
 }
 
 if not TYPE_CHECKING:  # type checkers would take any name for defined
@@ -50,10 +44,11 @@ if not TYPE_CHECKING:  # type checkers would take any name for defined
         """Import a public name or a subpackage when it is first used."""
         if name in _SUBPACKAGES:
             return import_module(f".{name}", __name__)
-        if name not in _DEFINED_IN:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_DEFINED_IN[name]}", __name__), name)
-        return value
+        for module, names in _EXPORTS.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

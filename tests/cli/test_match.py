@@ -119,7 +119,7 @@ def test_kinds_of_images(match, tmp_path):
     assert names(tmp_path / "out") == {"grey-deep", "rgba-deep", "deep-deep"}
 
 
-def test_folders_and_going_on(match, tmp_path, folders):
+def test_folders_and_resuming(match, tmp_path, folders):
     code, out, err = match(*folders)
     assert (code, err) == (0, WARNING)
     assert names(tmp_path / "out") == {"a", "b", "c"}
@@ -172,7 +172,7 @@ def test_list_of_pairs(match, tmp_path, folders):
     assert names(tmp_path / "out") == {"one"}
 
 
-def test_folders_that_do_not_correspond(match, tmp_path, folders):
+def test_folders_with_unpaired_images(match, tmp_path, folders):
     os.rename(folders[1] / "b.png", folders[1] / "d.png")
     code, _, err = match(*folders)
     assert code == 1
@@ -270,7 +270,7 @@ def test_programming_errors_keep_their_traceback(match, folders, monkeypatch, mi
 
 
 @pytest.mark.parametrize(("formats", "explained"), [(["gif"], True), (None, False)])
-def test_errors_that_python_raises_in_our_code_are_programming_errors(formats, explained):
+def test_errors_that_python_raises_are_bugs(formats, explained):
     with pytest.raises((ValueError, TypeError)) as caught:
         check_formats(formats)
     assert is_user_error(caught.value) == explained

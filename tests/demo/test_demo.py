@@ -53,7 +53,7 @@ def test_true_matches_are_those_of_the_homography():
     np.testing.assert_allclose(demo.to_pixels(demo.true_matches(views.homography)), expected, atol=1e-9)
 
 
-def test_windows_are_where_they_are_said_to_be():
+def test_window_centres():
     views = study().views
     lightness = cv2.cvtColor(views.reference, cv2.COLOR_RGB2GRAY)
     x, y = np.rint(views.windows).astype(int).T

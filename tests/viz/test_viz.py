@@ -75,7 +75,7 @@ def test_unknown_flow_is_black(value):
     assert flow_scale(flow) == pytest.approx(5)
 
 
-def test_scale_is_the_greatest_length_but_for_outliers():
+def test_scale_is_the_maximum_without_outliers():
     flow = np.zeros((2, 100, 100), np.float32)
     assert flow_scale(flow) == 0.01
     flow[0] = np.linspace(0, 10, 100)
@@ -146,7 +146,7 @@ def test_lines_between_images_of_other_sizes():
     assert max(draw_matches(result.reference, query, matches, max_side=200).shape) <= 200
 
 
-def test_at_most_so_many_lines():
+def test_the_number_of_lines_is_limited():
     black = np.zeros((100, 100, 3), np.uint8)
     points = np.tile(grid(100, 100).reshape(-1, 2), 2)
     few, more = (draw_matches(black, black, points, count)[:, :100].any(-1).mean() for count in (3, 30))

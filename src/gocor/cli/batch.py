@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +130,12 @@ def _user_error(error: Exception) -> Exception:
 def _note(pair: Pair, options: Options) -> dict[str, Any]:
     """Everything that a result depends on; it is stored with the result, which is out of date if the note differs."""
     weights = SHIPPED / f"{options.model}.safetensors" if options.weights == "default" else options.weights
-    return {
-        "model": options.model,
+    stamps = {
         "weights": None if weights is None else _stamp(Path(weights)),
         "reference": _stamp(pair.reference),
         "query": _stamp(pair.query),
-        "iters_local": options.iters_local,
-        "iters_global": options.iters_global,
-        "min_size": options.min_size,
-        "max_size": options.max_size,
-        "align": options.align,
-        "formats": list(options.formats),
-        "max_points": options.max_points,
-        "min_confidence": options.min_confidence,
     }
+    return {key: value for key, value in asdict(options).items() if key not in ("device", "batch")} | stamps
 
 
 def _stamp(path: Path) -> dict[str, Any] | None:

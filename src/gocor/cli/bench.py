@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
 from .options import Device
@@ -13,35 +13,26 @@ from .options import Device
 if TYPE_CHECKING:
     from ..bench.run import TableResult
 
+Precision = Literal["float32", "bfloat16", "float16"]
 FILE_WIDTH = 160  # columns of a table that is printed to a file or a pipe
-
-Sections = Annotated[list[str] | None, typer.Argument(help="networks, modules, training, scaling; all by default.")]
-Precision = Annotated[
-    Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of networks; 16 bits by autocast.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Small images and batches: a minute or two on two cores.")]
-Full = Annotated[bool, typer.Option("--full", help="On a CPU, measure the sizes of a GPU too: hours.")]
-Repeats = Annotated[int | None, typer.Option(min=1, help="Timed calls of each variant.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default torch decides.")]
-Memory = Annotated[bool, typer.Option(help="Measure peak memory too.")]
-Json = Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")]
 
 
 def bench(
-    sections: Sections = None,
+    sections: Annotated[list[str] | None, Argument(help="networks, modules, training, scaling; default: all.")] = None,
     *,
     device: Device = "auto",
-    dtype: Precision = "float32",
-    quick: Quick = False,
-    full: Full = False,
-    repeats: Repeats = None,
-    threads: Threads = None,
-    memory: Memory = True,
-    json: Json = None,
+    dtype: Annotated[Precision, Option(help="Precision of networks; 16 bits by autocast.")] = "float32",
+    quick: Annotated[bool, Option("--quick", help="Small images and batches: a minute or two on two cores.")] = False,
+    full: Annotated[bool, Option("--full", help="On a CPU, measure the sizes of a GPU too: hours.")] = False,
+    repeats: Annotated[int | None, Option(min=1, help="Timed calls of each variant.")] = None,
+    threads: Annotated[int | None, Option(min=1, help="CPU threads; by default torch decides.")] = None,
+    memory: Annotated[bool, Option(help="Measure peak memory too.")] = True,
+    json: Annotated[Path | None, Option(help="Also write the results to this JSON file.")] = None,
 ) -> None:
-    """Measure time and peak memory of GOCor beside plain correlation: networks, layers, training steps, scaling.
+    """Measure time and memory of GOCor and of plain correlation.
 
-    Prints one table per section, and writes a file only with --json. Times are medians in milliseconds. The variants
+    Prints one table per section: networks, local layers, training steps, and growth with the image size. Writes a file
+    only with --json. Times are medians in milliseconds. The variants
     of a row take turns, so that their ratio is reliable on a busy machine too. Memory is the peak of allocated memory
     on a GPU, and the growth of a separate process on a CPU.
 
@@ -77,11 +68,11 @@ def bench(
                 out.print(as_rich(results[name][-1]))
     if json is not None:
         write_json(json, about | {"scale": scale, "command": shlex.join(["gocor", *sys.argv[1:]])}, results)
-        typer.echo(f"wrote {json}")
+        echo(f"wrote {json}")
 
 
 def _check(sections: list[str] | None, json: Path | None, *, exclusive: bool) -> list[str]:
-    """The sections to measure, after the options were checked."""
+    """Check the options; returns the sections to measure."""
     from ..bench.sections import SECTIONS
 
     chosen = list(dict.fromkeys(sections or SECTIONS))

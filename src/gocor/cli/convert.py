@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
 from ..utils.files import check_folder
@@ -11,13 +11,10 @@ from .errors import warnings_as_lines
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A published checkpoint (.pth).")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="File to write (.safetensors).")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Name of the network, one of `gocor models`; by default the checkpoint's keys tell."),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    source: Annotated[Path, Argument(metavar="IN", help="A published checkpoint (.pth).")],
+    target: Annotated[Path, Argument(metavar="OUT", help="File to write (.safetensors).")],
+    model: Annotated[str | None, Option(help="One of `gocor models`; default: found by the keys of IN.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace OUT if it exists.")] = False,
 ) -> None:
     """Convert a published checkpoint to a safetensors file.
 
@@ -36,5 +33,5 @@ def convert(
 
     with warnings_as_lines(UntrainedWarning):
         name = convert(source, target, model)
-    typer.echo(f"{source} holds weights of {name}")
-    typer.echo(f"wrote {target}")
+    echo(f"{source} holds weights of {name}")
+    echo(f"wrote {target}")

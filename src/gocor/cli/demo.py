@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, echo
 
 from ..utils.files import check_folder
 from .options import Output
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = (0, 1, 2, 3, 4, -1)  # plain correlation, GOCor after 0 to 3 iterations, GOCor after the last
 
-Seed = Annotated[int | None, typer.Option(min=0, help="Render another façade than the default one.")]
 
+def demo(
+    output: Output = Path("gocor-demo"),
+    seed: Annotated[int | None, Option(min=0, help="Render another façade than the default one.")] = None,
+) -> None:
+    """Compare plain correlation with GOCor on a rendered façade.
 
-def demo(output: Output = Path("gocor-demo"), seed: Seed = None) -> None:
-    """Compare plain correlation with GOCor on a rendered façade whose windows look alike.
-
-    Writes demo.png, which shows the scores of one window under both, and the two views, reference.png and query.png;
-    prints how often the highest score is at the true match. Needs no data and no trained weights.
+    Its windows look alike. Writes demo.png, which shows the scores of one window under both, and the two views,
+    reference.png and query.png. Prints how often the highest score is at the true match. Needs no data and no trained
+    weights.
 
     Example: gocor demo -o gocor-demo
     """
@@ -42,7 +44,7 @@ def demo(output: Output = Path("gocor-demo"), seed: Seed = None) -> None:
         write_bytes_atomically(output / name, content)
     print_measures(result)
     for name in files:
-        typer.echo(f"wrote {output / name}")
+        echo(f"wrote {output / name}")
 
 
 def print_measures(study: "Study") -> None:
@@ -60,9 +62,9 @@ def print_measures(study: "Study") -> None:
     for m in (study.measures[row] for row in TABLE_ROWS):
         table.add_row(m.name, f"{m.error:.0f} px", f"{m.ratio:.2f}", f"{m.median_ratio:.2f}", f"{m.hits:.1%}")
     Console().print(table)
-    typer.echo(
+    echo(
         f"elsewhere/truth: highest score more than {PEAK_RADIUS * CELL:.0f} px from the true match, divided by the "
         "highest score nearer to it."
     )
-    typer.echo(f"right: highest score within {HIT_RADIUS * CELL:.0f} px of the true match.")
-    typer.echo("Features are hand-made. GOCor has its initial parameters and no query term.")
+    echo(f"right: highest score within {HIT_RADIUS * CELL:.0f} px of the true match.")
+    echo("Features are hand-made. GOCor has its initial parameters and no query term.")

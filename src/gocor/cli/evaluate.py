@@ -3,9 +3,9 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError
@@ -25,49 +25,39 @@ FILE_WIDTH = 1000  # columns of a table that is printed to a file or a pipe
 
 Dataset = Annotated[
     str,
-    typer.Argument(
+    Argument(
         help="hpatches, hpatches-240, hpatches-i, eth3d, megadepth, kitti2012, kitti2015, kitti (both), sintel-clean, "
         "sintel-final, sintel (both), tss, middlebury, stereo, flyingchairs, flyingthings3d, hd1k, manifest (a CSV or "
         "JSON file of your own pairs), or dev (every data set found in a folder)."
     ),
 ]
-Root = Annotated[Path, typer.Option(help="Folder of the data set, or the file of a manifest.")]
+Root = Annotated[Path, Option(help="Folder of the data set, or the file of a manifest.")]
 Models = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--model",
         help="One of `gocor models`, NAME:CHECKPOINT, or a baseline: identity, dis, farneback, sift-homography. Repeat "
         "the option to compare several.",
     ),
 ]
 Weights = Annotated[
-    str,
-    typer.Option(
-        help="`default`: the weights that ship; `none`: untrained networks; a checkpoint; or a folder of "
-        "NAME.safetensors."
-    ),
+    str, Option(help="`default`: those that ship; `none`: untrained; a checkpoint; or a folder of NAME.safetensors.")
 ]
 Rules = Annotated[
     RuleName | None,
-    typer.Option(
+    Option(
         help="paper: the protocol behind the paper's numbers, the default for its data sets; text: the protocol that "
         "its text describes; inside: one protocol for all, over points whose target lies inside the query."
     ),
 ]
 Study = Annotated[
-    str | None,
-    typer.Option(help="Vary one thing instead of comparing models: iterations, ablation, initializers or eta."),
+    str | None, Option(help="iterations, ablation, initializers or eta: vary this instead of comparing models.")
 ]
-Align = Annotated[
-    bool,
-    typer.Option("--align", help="Align wide baselines and fit homographies to planar scenes, as `gocor match` does."),
-]
-Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
-Geometry = Annotated[
-    bool, typer.Option("--geometry", help="Also estimate homographies and camera poses from the flow, and their AUC.")
-]
-Sheets = Annotated[int, typer.Option(min=0, help="Number of pairs of each data set to draw with the first two models.")]
-Pixel = Annotated[str | None, typer.Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
+Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
+Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
+Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
+Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with the first two models.")]
+Pixel = Annotated[str | None, Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
 
 
 def evaluate(
@@ -91,46 +81,47 @@ def evaluate(
     pixel: Pixel = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Score networks and baselines on a data set: end-point error, PCK and more.
+    """Score networks and baselines on a data set.
 
-    Prints a table. Writes results.json, results.md and plots to OUTPUT, the scores of each pair to OUTPUT/pairs, and
-    with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an interrupted command can be
-    run again.
+    Prints a table of end-point errors, PCK and more. Writes results.json, results.md and plots to OUTPUT, the scores of
+    each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
+    interrupted command can be run again.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """
-    from ..evaluation.benchmarks import open_benchmark
-
     models = model or []
-    iters = {"iters_local": iters_local, "iters_global": iters_global}
+    iters: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global}
+    options: dict[str, Any] = {"weights": weights, "device": device, "min_size": min_size, "max_size": max_size or None}
     check_folder(output)
-    _check_study(study, models, iterations=any(n is not None for n in iters.values()), align=align)
-    _check_sheets(sheets, pixel, study, models)
-    chosen_pixel = _parse_pixel(pixel)
-    sizes = {"min_size": min_size, "max_size": max_size or None}
-    rows = _rows(study, models, weights=weights, device=device, align=align, sizes=sizes, iters=iters)
+    _check(study, models, iters, sheets, align=align, pixel=pixel)
+    shown_pixel = _parse_pixel(pixel)
+
+    from ..evaluation.benchmarks import open_benchmark
+    from ..evaluation.contestants import contestants
+    from ..evaluation.sheets import write_sheets
+    from ..evaluation.studies import study as variants
+
+    rows = variants(study, models, **options) if study else contestants(models, align=align, **options, **iters)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
-    files = _write(results, rows, benchmarks, output, dataset=dataset, rules=rules, study=study)
+    files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
     if sheets:
-        from ..evaluation.sheets import write_sheets
-
-        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=chosen_pixel)
+        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
     _print(results, geometry=geometry)
     for file in files:
-        typer.echo(f"wrote {file}")
+        echo(f"wrote {file}")
 
 
-def _check_study(study: str | None, models: list[str], *, iterations: bool, align: bool) -> None:
+def _check(
+    study: str | None, models: list[str], iters: dict[str, Any], sheets: int, *, align: bool, pixel: str | None
+) -> None:
+    """Check that the options fit together."""
     if study is None and not models:
         raise InputError("give at least one --model, or a --study")
-    if study is not None and iterations:
+    if study is not None and any(count is not None for count in iters.values()):
         raise InputError("a study sets iterations by itself: leave out --iters-local and --iters-global")
     if study is not None and align:
         raise InputError("a study is about networks alone: leave out --align")
-
-
-def _check_sheets(sheets: int, pixel: str | None, study: str | None, models: list[str]) -> None:
     if sheets and (study is not None or len(models) < 2):
         raise InputError("--sheets compares two models: give --model twice, and no --study")
     if pixel is not None and not sheets:
@@ -145,25 +136,6 @@ def _parse_pixel(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise InputError(f"--pixel must be X,Y, got {text!r}") from None
     return x, y
-
-
-def _rows(
-    study: str | None,
-    models: list[str],
-    *,
-    weights: str,
-    device: str,
-    align: bool,
-    sizes: dict[str, int | None],
-    iters: dict[str, int | None],
-) -> "list[Contestant]":
-    """What is scored: the variants of a study, or the models as they were named."""
-    from ..evaluation.contestants import contestants
-    from ..evaluation.studies import study as variants
-
-    if study is not None:
-        return variants(study, models, weights=weights, device=device, **sizes)
-    return contestants(models, weights=weights, device=device, align=align, **sizes, **iters)
 
 
 def _run(
@@ -191,23 +163,16 @@ def _run(
 
 
 def _write(
-    results: "Results",
-    rows: "list[Contestant]",
-    benchmarks: "dict[str, Benchmark]",
-    output: Path,
-    *,
-    dataset: str,
-    rules: RuleName | None,
-    study: str | None,
+    results: "Results", rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, **report: Any
 ) -> list[Path]:
-    """Write the report and, for a study, its plots."""
+    """Write the report and, for a study, its plots; `report` are options of `write_report`."""
     from ..evaluation.reports import write_report
     from ..evaluation.studies import draw_study, run_times
     from ..utils.files import write_bytes_atomically
 
-    title = f"{dataset}: {study}" if study else dataset
-    command = shlex.join(["gocor", *sys.argv[1:]])
-    files = write_report(results, output, title=title, command=command, rules=rules, study=study)
+    study = report["study"]
+    report["title"] += f": {study}" if study else ""
+    files = write_report(results, output, command=shlex.join(["gocor", *sys.argv[1:]]), **report)
     if study is not None:
         times = run_times(rows, benchmarks) if study == "iterations" else None
         for name, content in draw_study(rows, results, times).items():

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, echo
 
 from ..utils.files import check_folder
 from .errors import warnings_as_lines
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(help="A network with GOCor; `gocor models` lists them.")],
+    model: Annotated[str, Argument(help="A network with GOCor; `gocor models` lists them.")],
     *,
     weights: Weights = "default",
     output: Output = Path("gocor-inspect"),
 ) -> None:
-    """Draw what the GOCor modules of a network have learnt: the target y′, the weight v⁺ and the mask m.
+    """Draw what the GOCor modules of a network have learnt.
 
-    Writes a picture LAYER.png of each GOCor module, with the curves before and after training, and layers.json with
-    all values; prints the learnt scalars.
+    Writes a picture LAYER.png of each GOCor module with the target y′, the weight v⁺ and the mask m, before and after
+    training, and layers.json with all values. Prints the learnt scalars.
 
     Example: gocor inspect glunet-gocor -o gocor-inspect
     """
@@ -44,7 +44,7 @@ def inspect(
         write_bytes_atomically(output / name, data)
     _print(layers)
     for name in files:
-        typer.echo(f"wrote {output / name}")
+        echo(f"wrote {output / name}")
 
 
 def _print(layers: "list[Layer]") -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE
 from ..utils.files import check_folder
@@ -14,27 +14,22 @@ if TYPE_CHECKING:
     from .batch import Options
     from .pairs import Pair
 
-Reference = Annotated[Path, typer.Argument(help="An image, a folder of images, or a CSV file that lists pairs.")]
-Query = Annotated[
-    Path | None,
-    typer.Argument(help="The image to match the reference with, or a folder of such images; none with a CSV file."),
-]
-Model = Annotated[str, typer.Option(help="Name of a network; `gocor models` lists them.")]
+Reference = Annotated[Path, Argument(help="An image, a folder of images, or a CSV file that lists pairs.")]
+Query = Annotated[Path | None, Argument(help="The image or folder to match it with; left out with a CSV file.")]
+Model = Annotated[str, Option(help="Name of a network; `gocor models` lists them.")]
 Align = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--align/--no-align",
-        help="Align images of a wide baseline by a homography first, and fit one to the flow of planar scenes; by "
-        "default if the network supports it.",
+        help="Align wide baselines by a homography first, and fit one to the flow of planar scenes. [default: if the "
+        "network supports it]",
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, help="Number of pairs to match at once.")]
-Formats = Annotated[str, typer.Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm.")]
-MinConfidence = Annotated[float, typer.Option(min=0, max=1, help="Lowest confidence of the points in matches.csv.")]
-MaxPoints = Annotated[int, typer.Option(min=1, help="Largest number of points in matches.csv.")]
-Fast = Annotated[
-    bool, typer.Option("--fast", help="On a GPU: bfloat16, and one CUDA graph per image size. For many pairs.")
-]
+Batch = Annotated[int, Option(min=1, help="Number of pairs to match at once.")]
+Formats = Annotated[str, Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm.")]
+MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of the points in matches.csv.")]
+MaxPoints = Annotated[int, Option(min=1, help="Largest number of points in matches.csv.")]
+Fast = Annotated[bool, Option("--fast", help="For many pairs on a GPU: bfloat16, and a CUDA graph per image size.")]
 
 
 def match(
@@ -57,7 +52,7 @@ def match(
     fast: Fast = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Match two images, two folders of images, or the pairs that a CSV file lists.
+    """Match two images, two folders, or the pairs of a CSV file.
 
     Writes for each pair: the flow (flow.flo), the most confident matches (matches.csv), pictures of the flow, the
     matches and the confidence, the query warped to the reference, an overlay of both, and done.json. One pair is
@@ -100,7 +95,7 @@ def _unfinished(pairs: "list[Pair]", options: "Options") -> "list[Pair]":
     done = len(pairs) - len(unfinished)
     if done:
         which = f"{done} of {len(pairs)} pairs are" if len(pairs) > 1 else f"{pairs[0].folder} is"
-        typer.echo(f"{which} finished already; --overwrite matches again")
+        echo(f"{which} finished already; --overwrite matches again")
     return unfinished
 
 
@@ -122,7 +117,7 @@ def _match(pairs: "list[Pair]", options: "Options", *, fast: bool) -> None:
                 say(f"{pair.name}: {describe(outcome)}")
                 failed += 1
             else:
-                # `print`, not `typer.echo`: the progress bar moves down for lines of `print` only.
+                # `print`, not `echo`: the progress bar moves down for lines of `print` only.
                 print(f"{pair.folder}: mean confidence {outcome.confidence:.2f}", flush=True)
                 for file in outcome.files if not pair.name else ():
                     print(f"wrote {file}")

@@ -2,7 +2,9 @@
 
 
 def models() -> None:
-    """List the networks: their names, their numbers of parameters, and whether trained weights ship.
+    """List the networks and their weights.
+
+    Prints their names, their numbers of parameters, and whether trained weights ship.
 
     Example: gocor models
     """

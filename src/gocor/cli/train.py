@@ -3,63 +3,51 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Context, Exit, Option
 
 NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
 
-Data = Annotated[
-    list[Path] | None,
-    typer.Option(help="Folder, zip file or image to make training pairs from. Repeat the option for several."),
-]
-Model = Annotated[str | None, typer.Option(help="One of `gocor models`; basenet-gocor by default.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
-Config = Annotated[Path | None, typer.Option(help="TOML file of options; options on the command line take precedence.")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue from OUTPUT/last.pt with the options of OUTPUT/config.toml.")
-]
-Init = Annotated[Path | None, typer.Option(help="Checkpoint to start from.")]
+Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
+Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
+Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
+Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
+Resume = Annotated[bool, Option("--resume", help="Continue from OUTPUT/last.pt with the options of that run.")]
+Init = Annotated[Path | None, Option(help="Checkpoint to start from.")]
 Objects = Annotated[
     list[Path] | None,
-    typer.Option(help="Cut-outs with transparency that move in front of the photos, in a folder or zip; repeatable."),
+    Option(
+        help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
+    ),
 ]
-Preset = Annotated[
-    str | None,
-    typer.Option(help="How pairs are made: static, dynamic, flow, static-published or dynamic-published."),
-]
+Preset = Annotated[str | None, Option(help="static, dynamic, flow, static-published or dynamic-published pairs.")]
 Flow = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=DIR", help="Data set with optical flow to train on instead of photos; repeatable."),
+    Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),
 ]
 Eval = Annotated[
     list[str] | None,
-    typer.Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
+    Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
 ]
-Steps = Annotated[int | None, typer.Option(help="Number of training steps.")]
-Batch = Annotated[int | None, typer.Option(help="Pairs per step, over all processes together.")]
-Size = Annotated[int | None, typer.Option(help="Side of the square training images, in pixels.")]
-LearningRate = Annotated[float | None, typer.Option(help="Highest learning rate.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the initial weights and of the pairs.")]
-Device = Annotated[str | None, typer.Option(help="`cpu`, `cuda`, …; `auto`, the default, takes a GPU if there is one.")]
+Steps = Annotated[int | None, Option(help="Number of training steps.")]
+Batch = Annotated[int | None, Option(help="Pairs per step, over all processes together.")]
+Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
+LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
+Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
+Device = Annotated[str | None, Option(help="`cpu`, `cuda`, …; by default a GPU if there is one.")]
 TimeLimit = Annotated[
-    float | None,
-    typer.Option(metavar="MINUTES", help="End the run after this much training, time before a resume included."),
+    float | None, Option(metavar="MINUTES", help="End the run after this much training in total, over all resumes.")
 ]
 StopAfter = Annotated[
-    float | None,
-    typer.Option(metavar="MINUTES", help="Stop this process after this time and leave the run to --resume."),
+    float | None, Option(metavar="MINUTES", help="Stop this process after this time; --resume continues the run.")
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any other option of the run, such as loss=published; an unknown KEY prints all. Repeatable.",
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Any other option, such as loss=published; an unknown KEY lists all."),
 ]
 
 
 def train(
-    context: typer.Context,
+    context: Context,
     data: Data = None,
     *,
     model: Model = None,
@@ -81,12 +69,12 @@ def train(
     stop_after: StopAfter = None,
     assignments: Assignments = None,
 ) -> None:
-    """Train a network on a folder of photos; image pairs with exact flow are made from them.
+    """Train a network on a folder of photos.
 
-    Writes to OUTPUT: best.safetensors (lowest validation error, for `gocor match --weights`) with its model card
-    card.md, final.safetensors, last.pt (for --resume), config.toml, log.jsonl, TensorBoard's event files, and pictures
-    of each validation. Ctrl-C saves last.pt before it ends the command. Under `torchrun`, several processes train
-    together.
+    Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
+    for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
+    log.jsonl, TensorBoard's event files, and pictures of each validation. Ctrl-C saves last.pt before it ends the
+    command. Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
@@ -102,7 +90,7 @@ def train(
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)
     if outcome.signal is not None:
-        raise typer.Exit(128 + outcome.signal)
+        raise Exit(128 + outcome.signal)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ def written(tmp_path, text, name="images.txt"):
     return tmp_path / name
 
 
-def test_images_without_points_and_points_without_a_place(tmp_path):
+def test_images_without_keypoints_and_keypoints_without_a_point(tmp_path):
     text = (
         HEADER
         + "1 1 0 0 0 0 0 0 3 a b.png\n5.5 6.5 12 7 8 -1 1.5 2.5 4\n2 1 0 0 0 0 0 0 3 c.png\n\n3 1 0 0 0 1 2 3 3 d.png\n"
@@ -29,7 +29,7 @@ def test_images_without_points_and_points_without_a_place(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["1 1 0 0 0\n\n", "1 1 0 0 0 0 0 0 3 a.png\n1 2\n", "a b c d e f g h i j\n\n"])
-def test_what_is_no_such_file(tmp_path, text):
+def test_other_files_are_errors(tmp_path, text):
     with pytest.raises(ValueError, match=r"images\.txt is not COLMAP's images\.txt"):
         read_views(written(tmp_path, text))
 

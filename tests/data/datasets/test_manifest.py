@@ -56,7 +56,7 @@ def test_json_with_values_in_it_and_masks(folder):
         ("reference,query,points,occluded\na1.png,b1.png,2.csv,b1.png\n", "occluded goes with flow"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder, text, message):
+def test_errors_are_one_line(folder, text, message):
     (folder / "bad.csv").write_text(text)
     with pytest.raises(ValueError, match=message) as error:
         open_dataset("manifest", folder / "bad.csv")

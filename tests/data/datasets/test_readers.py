@@ -67,7 +67,7 @@ def test_the_query_shows_what_the_truth_says(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_pairs_are_read_lazily_and_travel_to_other_processes(name, tmp_path):
+def test_pairs_are_read_lazily_and_can_be_pickled(name, tmp_path):
     data = pickle.loads(pickle.dumps(sample(name, tmp_path)))
     first = data[0]
     shutil.rmtree(tmp_path / "data")
@@ -88,7 +88,7 @@ def test_missing_data_is_one_clear_line(name, tmp_path):
         open_dataset(name, tmp_path / "nowhere")
 
 
-def test_a_part_that_is_missing_is_named(tmp_path):
+def test_a_missing_part_is_named(tmp_path):
     write_sample("kitti2015", tmp_path)
     (tmp_path / "training" / "image_2" / "000001_11.png").unlink()
     with pytest.raises(MissingDataError, match=r"000001_11\.png is missing"):
@@ -108,7 +108,7 @@ def test_unknown_names_and_options():
         open_dataset("sintel", ".", render="albedo")
 
 
-def test_the_folder_above_is_accepted(tmp_path):
+def test_the_parent_folder_is_accepted(tmp_path):
     write_sample("flyingchairs", tmp_path / "FlyingChairs_release")
     assert len(open_dataset("flyingchairs", tmp_path)) == 3
 

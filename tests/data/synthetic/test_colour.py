@@ -76,7 +76,7 @@ def test_light_varies_smoothly_and_from_image_to_image():
 
 
 @pytest.mark.parametrize(("blur", "taps"), [(0.8, 5), (2.0, 9), (4.0, 17)])
-def test_blur_is_opencvs(blur, taps):
+def test_blur_agrees_with_opencv(blur, taps):
     source = images()
     result, drawn = changed(source, blur=blur, blur_share=1.0)
     assert drawn["kernel"].shape[-1] == taps

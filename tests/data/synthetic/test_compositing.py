@@ -112,7 +112,7 @@ def test_objects_may_be_read_together(photos, monkeypatch, together):
         assert torch.equal(getattr(at_once, field), getattr(one_by_one, field))
 
 
-def test_no_objects_where_none_are_drawn(photos):
+def test_pairs_without_objects(photos):
     still = replace(PRESETS["dynamic"], objects=Objects(share=0.0))
     pairs = SyntheticPairs(photos, preset=still, size=(48, 48), objects=object_store()).batch(0, 4)
     alone = SyntheticPairs(photos, preset=replace(still, objects=None), size=(48, 48)).batch(0, 4)

@@ -21,7 +21,7 @@ def in_frame(warps, frame=None):
     return np.linalg.inv((frame or Frame(241, 241)).to_pixels) @ warps.matrix
 
 
-def test_thin_plate_spline_is_scipys():
+def test_thin_plate_spline_agrees_with_scipy():
     interpolate = pytest.importorskip("scipy.interpolate")
     rng = np.random.default_rng(0)
     extent = (1.4, 1.0)
@@ -33,7 +33,7 @@ def test_thin_plate_spline_is_scipys():
     assert np.abs(ours - theirs).max() < 1e-9
 
 
-def test_cubic_spline_is_scipys():
+def test_cubic_spline_agrees_with_scipy():
     interpolate = pytest.importorskip("scipy.interpolate")
     rng = np.random.default_rng(0)
     coefficients, points = rng.normal(size=(7, 7)), rng.uniform(-1, 1, (40, 2)) * (1.0, 0.7)
@@ -46,7 +46,7 @@ def test_cubic_spline_is_scipys():
 
 
 @pytest.mark.parametrize("extent", [(1.0, 1.0), (1.5, 1.0)])
-def test_corners_are_moved_as_by_opencv(extent):
+def test_corner_moves_agree_with_opencv(extent):
     moves = np.random.default_rng(0).uniform(-0.6, 0.6, (20, 4, 2))
     ours = corners_to_matrix(moves, extent)
     for matrix, move in zip(ours / ours[:, 2:, 2:], moves, strict=True):
@@ -55,7 +55,7 @@ def test_corners_are_moved_as_by_opencv(extent):
         assert np.abs(matrix - theirs).max() < 1e-4
 
 
-def test_adjugate_is_the_inverse_but_for_a_factor():
+def test_adjugate_is_the_inverse_up_to_a_factor():
     matrices = np.random.default_rng(0).normal(size=(5, 2, 3, 3))
     expected = np.linalg.inv(matrices) * np.linalg.det(matrices)[..., None, None]
     assert np.allclose(adjugate(matrices), expected)
@@ -141,7 +141,7 @@ def test_stereo_moves_along_rows_only():
     assert (target[:, 0] - torch.arange(60.0)).abs().max() > 3
 
 
-def test_the_grid_is_the_sum_of_its_functions():
+def test_the_grid_is_the_sum_of_the_basis_functions():
     frame = Frame(20, 31)
     warps = draw((Motion(rotation=30, corners=0.3, plate=0.2, bend=0.1),), 3, frame)
     target = WarpGrid(frame, torch.device("cpu"))(
@@ -154,7 +154,7 @@ def test_the_grid_is_the_sum_of_its_functions():
         assert np.abs(mapped[:, :2] / mapped[:, 2:] - target[:, :, y, x].numpy()).max() < 1e-4
 
 
-def test_split_numbers_lose_nothing():
+def test_split_numbers_sum_up_exactly():
     values = torch.randn(1000)
     high, low = split_tf32(values)
     assert torch.equal(high + low, values)

@@ -11,7 +11,7 @@ import pytest
 from gocor.data.io import write_image
 from gocor.data.synthetic import ObjectStore, SkippedFilesWarning
 from gocor.data.synthetic.coco import decode_runs, fill_polygons, mask_of, uncompress
-from gocor.data.synthetic.cutouts import clean_cutout
+from gocor.data.synthetic.objects import clean_cutout
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "train" / "objects.zip"
 
@@ -64,7 +64,7 @@ def test_large_objects_are_shrunk(tmp_path):
     assert store.factors.tolist() == [0.5]
 
 
-def test_what_is_no_object_is_left_out(tmp_path):
+def test_files_that_are_no_objects_are_skipped(tmp_path):
     save_rgba(tmp_path / "good.png", coloured((200, 100, 50)), disc())
     save_rgba(tmp_path / "small.png", coloured((200, 100, 50)), disc(radius=5))
     write_image(tmp_path / "opaque.png", coloured((1, 2, 3)))
@@ -184,6 +184,12 @@ def test_coco_photos_may_be_zipped(coco):
     with zipfile.ZipFile(coco / "images.zip", "w") as archive:
         archive.write(coco / "images" / "000001.png", "000001.png")
     assert len(ObjectStore.open(str(coco / "instances.json"), images=coco / "images.zip")) == 2
+
+
+def test_coco_sources_may_be_lists(coco):
+    """As the options of a training run give them."""
+    with pytest.warns(SkippedFilesWarning):
+        assert len(ObjectStore.open([coco / "instances.json"], images=[coco / "images"])) == 2
 
 
 def test_wrong_coco_sources(coco, tmp_path):

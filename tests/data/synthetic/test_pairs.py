@@ -97,7 +97,7 @@ def test_valid_is_where_the_target_is_inside(photos):
     assert outside.any()
 
 
-def test_flow_is_what_the_drawn_matrices_say(photos):
+def test_flow_agrees_with_the_drawn_matrices(photos):
     """In float64, from the parameters, pixel by pixel; homographies and affine maps."""
     motions = (Motion(rotation=40, zoom=0.5, shear=0.2, shift=0.3), Motion(corners=0.5))
     pairs = SyntheticPairs(photos, preset=replace(STILL, motions=motions), size=(30, 44), seed=5)
@@ -126,7 +126,7 @@ def test_one_known_rotation(photos):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_step_has_its_pairs_whatever_came_before(photos, objects, name):
+def test_the_pairs_of_a_step_do_not_depend_on_earlier_calls(photos, objects, name):
     first = SyntheticPairs(photos, preset=name, size=(32, 32), seed=3, objects=objects)
     second = SyntheticPairs(photos, preset=name, size=(32, 32), seed=3, objects=objects)
     expected = [first.batch(step, 4) for step in range(3)]
@@ -139,7 +139,7 @@ def test_a_step_has_its_pairs_whatever_came_before(photos, objects, name):
 
 @pytest.mark.parametrize("name", ["static", "dynamic"])
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_ranks_together_see_what_one_process_sees(photos, objects, name, world_size):
+def test_ranks_share_the_batch_of_one_process(photos, objects, name, world_size):
     pairs = SyntheticPairs(photos, preset=name, size=(40, 48), objects=objects)
     shares = [pairs.batch(9, 6, rank=rank, world_size=world_size) for rank in range(world_size)]
     assert all(len(share) == 6 // world_size for share in shares)
@@ -171,7 +171,7 @@ def test_a_batch_can_be_cut_and_moved(photos):
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )
-def test_what_cannot_be_made(photos, options, message):
+def test_wrong_options(photos, options, message):
     with pytest.raises(ValueError, match=message):
         SyntheticPairs(photos, **options)
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_made(photos, options, message):
 @pytest.mark.parametrize(
     "arguments", [{"batch_size": 5, "world_size": 2}, {"batch_size": 4, "world_size": 2, "rank": 2}]
 )
-def test_shares_must_be_equal(photos, arguments):
+def test_ranks_must_have_equal_shares(photos, arguments):
     with pytest.raises(ValueError, match="multiple of world_size"):
         SyntheticPairs(photos, size=(32, 32)).batch(0, **arguments)
 

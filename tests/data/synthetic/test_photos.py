@@ -71,18 +71,20 @@ def test_large_photos_are_shrunk(tmp_path):
     assert np.array_equal(stored(store, 1), whole)
 
 
-def test_what_is_no_image_is_left_out_and_counted_once(tmp_path):
+def test_files_that_are_no_images_are_skipped_with_one_warning(tmp_path):
     write_image(tmp_path / "good.png", photo())
     (tmp_path / "bad.jpg").write_bytes(b"no image")
     (tmp_path / "empty.png").write_bytes(b"")
     write_image(tmp_path / "tiny.png", photo(20, 90))
-    with pytest.warns(SkippedFilesWarning, match="3 of 4 photos were skipped; the first failed with: .*bad.jpg") as caught:
+    with pytest.warns(
+        SkippedFilesWarning, match="3 of 4 photos were skipped; the first failed with: .*bad.jpg"
+    ) as caught:
         store = PhotoStore.open(tmp_path)
     assert len(caught) == 1
     assert len(store) == 1
 
 
-def test_sources_that_hold_nothing(tmp_path):
+def test_sources_without_images(tmp_path):
     (tmp_path / "notes.txt").write_text("text")
     empty_zip = zipped(tmp_path / "empty.zip", tmp_path / "nothing")
     cases = [
@@ -107,14 +109,14 @@ def test_options_out_of_range(tmp_path, options):
         PhotoStore.open(tmp_path, **options)
 
 
-def test_a_limit_takes_photos_from_everywhere(tmp_path):
+def test_a_limit_takes_evenly_spaced_photos(tmp_path):
     store = photo_store(tmp_path, 9, limit=3)
     assert len(store) == 3
     assert np.array_equal(stored(store, 1), photo(150, 110, seed=4))
     assert len(photo_store(tmp_path, 9, limit=30)) == 9
 
 
-def test_more_photos_than_fit_take_turns(tmp_path):
+def test_photos_beyond_the_memory_are_exchanged(tmp_path):
     """Four photos of ten at a time, the same ones at the same step, all of them sooner or later."""
     options = {"max_side": 128, "memory": 4 * 3 * 128 * 96 + 99, "period": 5}
     store, again = photo_store(tmp_path, 10, **options), photo_store(tmp_path, 10, **options)

@@ -11,7 +11,7 @@ from ...utils.checks import check_choice
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
-from .layout import Layout, image_in
+from .layout import Layout
 from .pair import Item, Pair, PairDataset, homography_pair
 
 WHERE = "https://github.com/hpatches/hpatches-dataset (hpatches-sequences-release)"
@@ -44,11 +44,9 @@ def hpatches(
         for view in VIEWS:
             if not (folder / f"H_1_{view}").is_file():
                 continue
-            files = [image_in(folder, str(number)) for number in (1, view)]
-            if files[0] is None or files[1] is None:
-                raise layout.missing(f"{folder.name}/1.ppm or {folder.name}/{view}.ppm")
+            first, other = (layout.image(folder, str(number)) for number in (1, view))
             name = f"{folder.name}_1_{view}"
-            read = partial(_read, name, str(view), files[0], files[1], folder / f"H_1_{view}", reference == "other")
+            read = partial(_read, name, str(view), first, other, folder / f"H_1_{view}", reference == "other")
             items.append(Item(name, read, str(view)))
     return PairDataset("hpatches" if split == "v" else f"hpatches-{split}", items)
 

@@ -56,6 +56,13 @@ class Layout:
             raise self.missing(pattern)
         return found
 
+    def image(self, folder: Path, stem: str) -> Path:
+        """Path of the image with this name and any suffix, which must exist."""
+        found = image_in(folder, stem)
+        if found is None:
+            raise self.missing(f"the image {stem}", folder)
+        return found
+
 
 def image_in(folder: Path, stem: str) -> Path | None:
     """Path of the image with this name and any suffix; None if there is none."""

@@ -21,6 +21,8 @@ from .sources import ImageFile, evenly_spaced, list_images, read_all, read_pixel
 
 MARGIN = 8  # transparent pixels around a stored object: one pixel remains after three halvings
 MIN_SIDE = 8  # pixels of the shorter side, after shrinking
+OPAQUE = 0.95  # Pixels with at least this alpha show the colour of the object alone.
+EDGE_WINDOW = 9  # pixels: width of the neighbourhood whose opaque pixels give an edge its colour
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,18 @@ class ObjectStore:
         """
         check_count("max_side", max_side, MIN_SIDE)
         check_count("threads", threads, 1)
-        annotated = isinstance(source, (str, os.PathLike)) and Path(source).suffix.lower() == ".json"
+        sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+        annotated = len(sources) == 1 and Path(sources[0]).suffix.lower() == ".json"
         if annotated != (images is not None):
             raise InputError("images= must be given with a COCO annotation file (.json), and only with one")
         found: Iterable[tuple[Any, list[CutOut]]]
-        if isinstance(source, (str, os.PathLike)) and images is not None:
-            photos = evenly_spaced(read_annotations(source, images, min_area=min_area), limit)
+        if images is not None:
+            photos = evenly_spaced(read_annotations(sources[0], images, min_area=min_area), limit)
             read_photo = partial(_cut_annotated, max_side=max_side, min_area=min_area)
             found = read_all(photos, read_photo, threads=threads, what="annotated photos")
         else:
             read_file = partial(_cut_transparent, max_side=max_side, min_area=min_area)
-            found = read_all(evenly_spaced(list_images(source), limit), read_file, threads=threads, what="objects")
+            found = read_all(evenly_spaced(list_images(sources), limit), read_file, threads=threads, what="objects")
         return cls([cutout for _, cutouts in found for cutout in cutouts], device=device)
 
     def __len__(self) -> int:
@@ -127,8 +130,6 @@ def _cut(rgb: Picture, alpha: NDArray[np.float32], max_side: int, min_area: floa
     """Crop an object to its bounding box, clean its edges, and resize it."""
     import cv2
 
-    from .cutouts import clean_cutout
-
     covered = alpha > 0
     if alpha.sum() < min_area:
         raise InputError(f"the object covers {alpha.sum():.0f} pixels, fewer than {min_area:g}")
@@ -143,3 +144,28 @@ def _cut(rgb: Picture, alpha: NDArray[np.float32], max_side: int, min_area: floa
         size = (round(factor * width), round(factor * height))
         rgba = np.asarray(cv2.resize(rgba, size, interpolation=cv2.INTER_AREA))
     return CutOut(rgba, factor)
+
+
+def clean_cutout(rgb: NDArray[np.uint8], alpha: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Convert an object to premultiplied RGBA `(H, W, 4)` and remove its old background from the edges.
+
+    Pixels at the edge of a mask contain some of the old background, whether the mask is hard or soft. So the mask is
+    eroded by a pixel and blurred, and pixels that are not opaque take the mean colour of the opaque pixels around them.
+
+    Args:
+        rgb: `(H, W, 3)`.
+        alpha: `(H, W)` in [0, 1].
+    """
+    import cv2
+
+    shrunk = cv2.erode(alpha, np.ones((3, 3), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    soft = np.minimum(cv2.GaussianBlur(shrunk, (5, 5), 0.8, borderType=cv2.BORDER_CONSTANT), alpha)
+    opaque = (soft >= OPAQUE).astype(np.float32)
+    if not opaque.any():
+        opaque = (soft >= soft.max()).astype(np.float32)
+    near = cv2.blur(opaque, (EDGE_WINDOW, EDGE_WINDOW), borderType=cv2.BORDER_CONSTANT)[..., None]
+    total = cv2.blur(rgb * opaque[..., None], (EDGE_WINDOW, EDGE_WINDOW), borderType=cv2.BORDER_CONSTANT)
+    colours = total / np.maximum(near, 1e-6)
+    colours = np.where(opaque[..., None] > 0, rgb, np.where(near > 1e-3, colours, rgb))
+    rgba = np.concatenate([colours * soft[..., None], 255 * soft[..., None]], -1)
+    return np.asarray(np.rint(rgba).clip(0, 255).astype(np.uint8))

@@ -5,10 +5,9 @@ import numpy as np
 from ...utils.checks import check_count
 from ...utils.errors import InputError
 from .batch import PairBatch
-from .drawing import draw_batch
+from .drawing import Drawn, draw_batch, to_device
 from .motion import Frame
 from .objects import ObjectStore
-from .parameters import Parameters
 from .photos import PhotoStore
 from .presets import get_preset
 from .rendering import Renderer
@@ -70,11 +69,11 @@ class SyntheticPairs:
         Returns:
             `batch_size // world_size` pairs: this process's share of the pairs that a single process would get.
         """
-        parameters = self.draw(step, batch_size, rank=rank, world_size=world_size)
+        drawn = self.draw(step, batch_size, rank=rank, world_size=world_size)
         objects = None if self.objects is None else self.objects.pixels
-        return self._renderer(self.photos.pixels(step), objects, parameters.on(self.device))
+        return self._renderer(self.photos.pixels(step), objects, to_device(drawn, self.device))
 
-    def draw(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Parameters:
+    def draw(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Drawn:
         """Draw the parameters of a batch: the part of `batch` that runs on the CPU. It has the same arguments."""
         check_count("step", step)
         check_count("world_size", world_size, 1)
@@ -86,5 +85,4 @@ class SyntheticPairs:
         rng = np.random.default_rng([self.seed, step])
         drawn = draw_batch(self.preset, self.photos.at(step), self.objects, batch_size, self._frame, rng)
         share = batch_size // world_size
-        own = {name: array[rank * share : (rank + 1) * share] for name, array in drawn.items()}
-        return Parameters.pack(own, pinned=self.device.type == "cuda")
+        return {name: array[rank * share : (rank + 1) * share] for name, array in drawn.items()}
