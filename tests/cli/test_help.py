@@ -1,4 +1,4 @@
-"""The help of every command is quick, complete, and has an example that works as it is printed."""
+"""The help of every command is quick and complete, and has an example with existing options."""
 
 import re
 import shlex

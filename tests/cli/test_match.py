@@ -1,4 +1,4 @@
-"""`gocor match`: what it writes and prints, how it goes on after an interruption, and how it fails."""
+"""`gocor match`: what it writes and prints, how it resumes, and how it fails."""
 
 import csv
 import errno
@@ -55,7 +55,7 @@ def picture(height=48, width=64, seed=0):
 
 @pytest.fixture
 def folders(tmp_path):
-    """Two folders of three pairs, one of them of another size, and something that is not an image."""
+    """Two folders of three pairs, one of another size, and files that are not images."""
     sizes = {"a": (48, 64), "b": (40, 56), "c": (48, 64)}
     for seed, folder in enumerate(("first", "second")):
         (tmp_path / folder).mkdir()

@@ -1,4 +1,4 @@
-"""Which pairs `gocor match` is asked for."""
+"""The pairs that `gocor match` is given."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`gocor train` from a folder of photos to weights that `gocor match` takes."""
+"""`gocor train`, from a folder of photos to weights for `gocor match`."""
 
 import errno
 import json

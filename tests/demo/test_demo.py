@@ -1,4 +1,4 @@
-"""The demonstration: its pictures, its ground truth, its measures, and that what it shows is true."""
+"""The demonstration: its views, its ground truth, its measures, and its claim."""
 
 import functools
 
@@ -15,14 +15,14 @@ study = functools.cache(demo.study)
 
 
 def grey(picture):
-    """Lightness with the illumination taken out: the mean and spread of a neighbourhood become 0 and 1."""
+    """Grey values without illumination: mean 0 and standard deviation 1 in every neighbourhood."""
     lightness = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32)
     centred = lightness - cv2.GaussianBlur(lightness, (0, 0), 20)
     return centred / np.sqrt(cv2.GaussianBlur(centred**2, (0, 0), 20))
 
 
 def agreement(views, homography):
-    """Correlation of the reference with the query pulled back onto it, where both are seen."""
+    """Correlation of the reference with the query warped to it, where both are visible."""
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     size = (facade.WIDTH, facade.HEIGHT)
     pulled = cv2.warpPerspective(grey(views.query), homography, size, flags=flags)

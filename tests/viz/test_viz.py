@@ -83,7 +83,7 @@ def test_scale_is_the_maximum_without_outliers():
     flow[0, :3, 0] = 1000
     assert 9.9 < flow_scale(flow) < 13
     flow[:] = 0
-    flow[0, 0, 0] = 7  # hardly anything moves
+    flow[0, 0, 0] = 7  # only one pixel moves
     assert flow_scale(flow) == 7
     assert flow_scale(np.full((2, 1, 1), np.nan)) == 1
 
@@ -115,7 +115,7 @@ def test_overlay_is_grey_where_images_agree():
     inner = (slice(40, -40), slice(40, -40))
     aligned = draw_overlay(result.reference, result.warp(), inside)
     shifted = draw_overlay(result.reference, np.roll(result.warp(), 2, 1), inside)
-    assert saturation(aligned[inner]) < 8  # noise, in spite of the other light
+    assert saturation(aligned[inner]) < 8  # only noise, in spite of another illumination
     assert saturation(shifted[inner]) > 2 * saturation(aligned[inner])
     alone = aligned[~inside].astype(int)
     assert (alone[:, 0] >= alone[:, 1]).all()
@@ -141,7 +141,7 @@ def test_lines_between_images_of_other_sizes():
     drawn = draw_matches(result.reference, query, matches)
     assert drawn.shape == (HEIGHT, WIDTH + 8 + HEIGHT // 2, 3)
     only_first = draw_matches(result.reference, query, matches[:1])
-    np.testing.assert_array_equal(drawn, only_first)  # the others are not in the pictures
+    np.testing.assert_array_equal(drawn, only_first)  # the others lie outside of the pictures
     assert (draw_matches(result.reference, query, matches[:0])[:, :WIDTH] == result.reference).all()
     assert max(draw_matches(result.reference, query, matches, max_side=200).shape) <= 200
 

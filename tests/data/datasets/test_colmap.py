@@ -22,7 +22,7 @@ def test_images_without_keypoints_and_keypoints_without_a_point(tmp_path):
     first, second, third = read_views(written(tmp_path, text))
     assert (first.name, second.name, third.name) == ("a b.png", "c.png", "d.png")
     assert first.ids.tolist() == [4, 12]
-    assert first.points.tolist() == [[1, 2], [5, 6]]  # the centre of the first pixel is at ½ there, at 0 here
+    assert first.points.tolist() == [[1, 2], [5, 6]]  # COLMAP's first pixel has its centre at ½, ours at 0
     assert len(second.ids) == len(third.ids) == 0
     assert third.translation.tolist() == [1, 2, 3]
     assert correspondences(first, second).shape == (0, 4)

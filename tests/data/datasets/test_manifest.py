@@ -1,4 +1,4 @@
-"""A list of one's own pairs."""
+"""Lists of your own pairs."""
 
 import json
 

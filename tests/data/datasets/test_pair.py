@@ -1,4 +1,4 @@
-"""The type that data sets give, and the sequence of them."""
+"""Pairs and data sets of them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Readers: what they give, on synthetic samples in every public layout and on real samples where there are any."""
+"""Readers on synthetic samples in every public layout, and on real samples if there are any."""
 
 import pickle
 import shutil
@@ -182,7 +182,7 @@ def test_eth3d_intervals_cameras_and_groups(tmp_path):
     assert {item.group for item in data.items} == {"delivery_area", "forest"}
     pair = data[0]
     assert pair.points.shape == (3, 4)
-    assert pair.points[0, :2].tolist() == [30, 20]  # COLMAP's corner of a pixel is our centre less a half
+    assert pair.points[0, :2].tolist() == [30, 20]  # half a pixel less than in COLMAP's file
     assert np.allclose(pair.cameras.translation, [SHIFT[0] / 50, SHIFT[1] / 50, 0])
     assert np.allclose(pair.cameras.reference, [[50, 0, 28], [0, 50, 20], [0, 0, 1]])
     wide = open_dataset("eth3d", tmp_path / "data", interval=15)
@@ -215,7 +215,7 @@ def test_megadepth_names_what_is_wrong_with_its_table(tmp_path):
 
 @needs_real
 def test_real_samples():
-    """Numbers of pairs and facts of the ground truth that can be read off the files by hand."""
+    """Numbers of pairs and sizes, counted by hand."""
     counts = {
         ("hpatches", "v"): 16,
         ("hpatches", "i"): 10,
@@ -247,7 +247,7 @@ def test_real_kitti_agrees_with_its_file():
 
 @needs_real
 def test_real_homographies_align_the_images():
-    """The query, seen through the ground truth, looks more like the reference than the query as it is."""
+    """The query warped by the ground truth resembles the reference more than the query itself does."""
     import cv2
 
     for split in ("v", "i"):

@@ -1,4 +1,4 @@
-"""The one reader of CSV files."""
+"""CSV files."""
 
 import pytest
 

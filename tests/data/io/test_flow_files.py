@@ -84,7 +84,7 @@ def test_validity_is_by_default_where_the_flow_is_finite(tmp_path, suffix):
 def test_other_dtypes_are_written_as_float32(tmp_path, dtype):
     flow = np.arange(12).reshape(2, 2, 3).astype(dtype)
     if dtype == np.float16:
-        flow[0, 0, 0] = np.inf  # beside float16 a bound of 1e9 must not turn infinite, too
+        flow[0, 0, 0] = np.inf  # The bound of 1e9 must not become infinite in comparisons with float16.
     for suffix in SUFFIXES:
         write_flow(tmp_path / f"a{suffix}", flow)
         ours, valid = read_flow(tmp_path / f"a{suffix}")
@@ -105,7 +105,7 @@ def test_flo_holds_what_middlebury_says(tmp_path):
 
 
 def test_kitti_holds_what_kitti_says(tmp_path):
-    """Red: 64x + 2^15, green: 64y + 2^15, blue: validity. OpenCV hands them out in reverse."""
+    """Red: 64x + 2^15, green: 64y + 2^15, blue: validity. OpenCV returns them in reverse order."""
     write_flow(tmp_path / "a.png", np.array([[[1.0, 0.0]], [[-2.0, 0.0]]]), np.array([[True, False]]))
     assert cv2.imread(str(tmp_path / "a.png"), cv2.IMREAD_UNCHANGED).tolist() == [
         [[1, 2**15 - 128, 2**15 + 64], [0, 0, 0]]
@@ -171,7 +171,7 @@ def test_any_damage_gives_a_flow_or_one_clear_error(tmp_path, suffix, data):
 
 
 def npz_with(header):
-    """An archive whose array has a header of its own making."""
+    """An archive whose array has this header."""
     text = header.encode().ljust(118) + b"\n"
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -272,7 +272,7 @@ def test_kitti_holds_its_extremes(tmp_path):
     flow = np.array([[[-512.0, 511.984375]], [[600.0, 0]]])
     write_flow(tmp_path / "a.png", flow[:, :, 1:])
     assert read_flow(tmp_path / "a.png")[0][0].tolist() == [[511.984375]]
-    write_flow(tmp_path / "b.png", flow, np.array([[False, True]]))  # what is unknown need not fit
+    write_flow(tmp_path / "b.png", flow, np.array([[False, True]]))  # unknown flow may be out of range
 
 
 def real_pairs():

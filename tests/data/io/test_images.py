@@ -50,7 +50,7 @@ def png_chunk(kind, body):
 
 
 def png_with(block, png):
-    return png[:33] + png_chunk(b"eXIf", block) + png[33:]  # behind the signature and IHDR
+    return png[:33] + png_chunk(b"eXIf", block) + png[33:]  # after the signature and IHDR
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -64,7 +64,7 @@ def test_exif_turns_a_jpeg_as_opencv_does(tmp_path, orientation, order):
 
 
 def test_exif_six_is_a_quarter_turn_to_the_right(tmp_path):
-    """Written by hand, so that nothing rests on OpenCV's reading of the tag; colours and alpha turn together."""
+    """The expected picture does not depend on OpenCV's EXIF support; colours and alpha are rotated together."""
     rgba = picture(channels=4)
     rgba[..., 3] = np.where(picture(channels=1, seed=1) > 99, 255, 0)
     ours = read_image(saved(tmp_path, "a.png", png_with(exif(6, ">"), encoded(".png", rgba))))
@@ -103,7 +103,7 @@ def test_a_file_and_an_array_give_the_same_result(tmp_path, suffix, dtype, chann
 
 
 def test_premultiplied_colours(tmp_path):
-    """OpenCV does so with TIFF files that declare what their fourth channel is, as Pillow's do."""
+    """OpenCV premultiplies TIFF files that declare what their fourth channel is, as Pillow's do."""
     image = pytest.importorskip("PIL.Image")
     rgba = picture(channels=4)
     image.fromarray(rgba).save(tmp_path / "a.tiff")

@@ -1,4 +1,4 @@
-"""Motions against independent computations."""
+"""Motions, compared with independent computations."""
 
 import cv2
 import numpy as np
@@ -17,7 +17,7 @@ def draw(motions, count=4000, frame=None, seed=0):
 
 
 def in_frame(warps, frame=None):
-    """Matrices from coordinates n to coordinates n."""
+    """The motions' matrices, from coordinates n to coordinates n."""
     return np.linalg.inv((frame or Frame(241, 241)).to_pixels) @ warps.matrix
 
 
@@ -62,7 +62,7 @@ def test_adjugate_is_the_inverse_up_to_a_factor():
 
 
 def test_no_motion_folds_its_image():
-    """Depth stays positive all over the image, also for extreme corners."""
+    """The depth is positive everywhere in the image, even for extreme corner moves."""
     frame = Frame(60, 90)
     for motions in ((Motion(corners=0.66),), (Motion(corners=0.66, inverse_corners=True),)):
         matrices = draw(motions, 20000, frame).matrix
@@ -109,13 +109,15 @@ def test_published_thin_plate():
 
 
 def test_published_homography():
-    """Corners of the query are seen at corners moved by whole 240ths of the side, from -80 to 79."""
+    """Corners move by integers from -80 to 79, in units of 1/240 of the side."""
     warps = draw(PUBLISHED[2:])
     forward = adjugate(in_frame(warps))
     corners = np.concatenate([corners_of((1, 1)), np.ones((4, 1))], 1)
     moved = np.einsum("bij,cj->bci", forward, corners)
     moves = 120 * (moved[..., :2] / moved[..., 2:] - corners_of((1, 1)))
-    halved = np.abs(moves - np.rint(moves)).max((1, 2)) > 1e-6  # half of whole numbers: would have folded
+    halved = (
+        np.abs(moves - np.rint(moves)).max((1, 2)) > 1e-6
+    )  # not integers: halved because the image would have folded
     assert 0.05 < halved.mean() < 0.1
     whole = np.rint(moves[~halved])
     assert (whole.min(), whole.max()) == (-80, 79)
@@ -126,7 +128,7 @@ def test_published_homography():
 def test_small_strength_means_small_motion(name):
     motions = tuple(Motion(**{**vars(m), "strength": (0.0, 0.0)}) for m in PRESETS[name].motions)
     warps = draw(motions, 200)
-    assert np.allclose(in_frame(warps), np.eye(3), atol=0.02)  # corners may be rounded down by a step
+    assert np.allclose(in_frame(warps), np.eye(3), atol=0.02)  # corner moves are rounded down to a step
     assert not warps.coefficients.any()
 
 
@@ -163,7 +165,7 @@ def test_split_numbers_sum_up_exactly():
 
 
 def test_a_split_product_survives_rounding_to_tf32():
-    """What a GPU does that is allowed TF32: both factors rounded to 10 bits behind the point."""
+    """As a GPU with TF32: both factors are rounded to 10 fraction bits."""
 
     def rounded(values):
         return ((values.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)

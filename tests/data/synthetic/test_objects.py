@@ -1,4 +1,4 @@
-"""Cut-outs: from images with transparency and from COCO annotations."""
+"""Cut-outs from images with transparency and from COCO annotations."""
 
 import json
 import zipfile
@@ -31,7 +31,7 @@ def coloured(colour, size=64):
 
 
 def test_an_edge_has_the_colours_of_the_object():
-    """A red disc from a green photo, whose mask is a pixel too large, leaves no green."""
+    """A red disc is cut out of a green photo with a mask that is a pixel too large: no green is left."""
     rgb = np.where(disc(radius=23)[..., None] > 0, np.array([220, 20, 20]), np.array([20, 220, 20])).astype(np.uint8)
     rgba = clean_cutout(rgb, disc(radius=24)).astype(np.float32)
     assert (rgba[..., :3] <= rgba[..., 3:] + 0.5).all()
@@ -77,7 +77,7 @@ def test_files_that_are_no_objects_are_skipped(tmp_path):
 
 
 def compressed(counts):
-    """COCO's text of run lengths, written from its description."""
+    """COCO's compressed run lengths, encoded by its description."""
     text = ""
     for i, count in enumerate(counts):
         value = count - counts[i - 2] if i > 2 else count
@@ -139,7 +139,7 @@ def test_wrong_masks(segmentation, message):
 
 @pytest.fixture
 def coco(tmp_path):
-    """Two photos: a polygon, run lengths, a crowd and a tiny object on one; an object out of shape on the other."""
+    """Two photos: one with a polygon, run lengths, a crowd and a tiny object; one with run lengths of a wrong size."""
     images = tmp_path / "images"
     images.mkdir()
     rgb = np.full((80, 100, 3), (20, 220, 20), np.uint8)

@@ -1,4 +1,4 @@
-"""Pairs: exact flow, masks, and the same pairs however they are asked for."""
+"""Pairs: exact flow, masks, and reproducibility."""
 
 from dataclasses import fields, replace
 
@@ -65,7 +65,7 @@ def test_shapes_and_ranges(photos, objects, name):
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("size", [(64, 64), (48, 80)])
 def test_the_warped_query_is_the_reference(photos, objects, name, size, monkeypatch):
-    """On smooth photos, but for interpolation; where nothing of two colours is mixed in, the edges of objects too."""
+    """Up to interpolation on smooth photos; at the edges of objects too, if pixels of two colours are not valid."""
     monkeypatch.setattr(compositing, "UNMIXED", 0.999)
     batch = SyntheticPairs(photos, preset=plain(name), size=size, objects=objects).batch(0, 24)
     error = (warp(batch.query, batch.flow, padding="border") - batch.reference).abs().amax(1, keepdim=True)[batch.valid]
@@ -85,7 +85,7 @@ def test_edges_of_objects_may_be_slightly_mixed(photos, objects, name):
 
 
 def test_valid_is_where_the_target_is_inside(photos):
-    """Without objects, and with the whole query within the photo."""
+    """Without objects, if the whole query lies inside the photo."""
     batch = SyntheticPairs(photos, preset=plain("static"), size=(40, 56)).batch(1, 16)
     x = torch.arange(56.0) + batch.flow[:, 0]
     y = torch.arange(40.0)[:, None] + batch.flow[:, 1]
@@ -98,7 +98,7 @@ def test_valid_is_where_the_target_is_inside(photos):
 
 
 def test_flow_agrees_with_the_drawn_matrices(photos):
-    """In float64, from the parameters, pixel by pixel; homographies and affine maps."""
+    """Homographies and affine maps, computed in float64 from the parameters, pixel by pixel."""
     motions = (Motion(rotation=40, zoom=0.5, shear=0.2, shift=0.3), Motion(corners=0.5))
     pairs = SyntheticPairs(photos, preset=replace(STILL, motions=motions), size=(30, 44), seed=5)
     batch, frame = pairs.batch(7, 6), Frame(30, 44)
@@ -112,11 +112,11 @@ def test_flow_agrees_with_the_drawn_matrices(photos):
 
 
 def test_one_known_rotation(photos):
-    """A quarter turn maps the upper left corner to the upper right one."""
+    """A rotation by 90° maps the upper left corner to the upper right corner."""
     turn = replace(STILL, motions=(Motion(stretch=(1, 1), rotation=90),))
     pairs = SyntheticPairs(photos, preset=turn, size=(33, 33))
     batch = pairs.batch(0, 64)
-    angle = torch.atan2(batch.flow[:, 1, 16, 32], 16 + batch.flow[:, 0, 16, 32])  # of the middle of the right edge
+    angle = torch.atan2(batch.flow[:, 1, 16, 32], 16 + batch.flow[:, 0, 16, 32])  # at the centre of the right edge
     assert angle.abs().max() < np.pi / 2 + 1e-3
     assert angle.min() < -1
     assert angle.max() > 1

@@ -19,7 +19,7 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data" / "train"
 
 
 def stored(store, index, step=0):
-    """A stored photo as it was, upright: `(H, W, 3)`."""
+    """A stored photo in its original orientation, `(H, W, 3)`."""
     photos = store.at(step)
     height, width = photos.sizes[index]
     pixels = photos.pixels[index, :, :height, :width].permute(1, 2, 0).numpy()
@@ -117,7 +117,7 @@ def test_a_limit_takes_evenly_spaced_photos(tmp_path):
 
 
 def test_photos_beyond_the_memory_are_exchanged(tmp_path):
-    """Four photos of ten at a time, the same ones at the same step, all of them sooner or later."""
+    """Four of ten photos are in memory at a time, always the same ones at the same step, and all at some step."""
     options = {"max_side": 128, "memory": 4 * 3 * 128 * 96 + 99, "period": 5}
     store, again = photo_store(tmp_path, 10, **options), photo_store(tmp_path, 10, **options)
     assert len(store) == 10
@@ -137,7 +137,7 @@ def test_photos_beyond_the_memory_are_exchanged(tmp_path):
 
 
 def test_queries_show_photos_upright(tmp_path):
-    """Also photos that are stored turned: the query of a whole photo, unmoved, is the photo."""
+    """The query of a whole photo without motion is the photo, for both orientations."""
     whole = Preset((Motion(),), crop=Crop(share=(1, 1), tilt=0, flip=0), colour=None)
     for size in ((60, 90), (90, 60)):
         write_image(tmp_path / "a.png", photo(*size))
@@ -146,7 +146,7 @@ def test_queries_show_photos_upright(tmp_path):
 
 
 def test_mirrored_and_tilted_queries_stay_in_the_photo(tmp_path):
-    """So that every pixel of an unmoved pair is valid."""
+    """Then every pixel of a pair without motion is valid."""
     store = photo_store(tmp_path)
     tilted = Preset((Motion(),), crop=Crop(share=(0.9, 1), tilt=40, flip=0.5), colour=None)
     assert SyntheticPairs(store, preset=tilted, size=(40, 60)).batch(0, 32).valid.all()

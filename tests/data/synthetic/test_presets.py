@@ -1,4 +1,4 @@
-"""Presets say what they are, and refuse what makes no sense."""
+"""Presets: their names, and errors about wrong settings."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Reading images at any positions."""
+"""Sampling of image pyramids."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def grid(height, width, step=1.0):
     return x.expand(2, -1, -1), y.expand(2, -1, -1)
 
 
-def test_pixels_are_read_as_they_are():
+def test_level_zero_is_the_original():
     source = images()
     x, y = grid(32, 48)
     assert (Pyramid(source).sample(x, y, torch.zeros(2, 1, 1)) - source).abs().max() < 0.01
@@ -26,7 +26,7 @@ def test_pixels_are_read_as_they_are():
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_pyramid_levels_are_means(level):
-    """Read in the middle of each block of pixels, a copy gives the block's mean, in the last row and column too."""
+    """At the centre of each block of pixels, a level holds the mean of the block, in the last row and column too."""
     source, side = images(), 2**level
     x, y = grid(32 // side, 48 // side, side)
     middle = (side - 1) / 2
