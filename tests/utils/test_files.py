@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gocor.utils.files import atomic_path, check_folder, read_bytes, write_bytes_atomically
+from gocor.utils.files import atomic_path, check_folder, read_bytes, write_bytes_atomically, write_files
 
 
 def saved(folder, name, data):
@@ -52,6 +52,12 @@ def test_atomic_writing_says_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="is not writable"):
         write_bytes_atomically(tmp_path / "a", b"")
+
+
+def test_several_files_at_once(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    assert write_files(folder, {"a": b"1", "b": b"2"}) == [folder / "a", folder / "b"]
+    assert (folder / "b").read_bytes() == b"2"
 
 
 def test_reading_says_what_is_wrong_with_the_path(tmp_path):

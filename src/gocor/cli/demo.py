@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from ..utils.files import check_folder
+from ..utils.files import check_folder, write_files
 from .options import Output
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def demo(
     from ..demo.facade import SEED
     from ..demo.figure import draw_study
     from ..demo.study import study
-    from ..utils.files import write_bytes_atomically
 
     result = study(SEED if seed is None else seed)
     files = {
@@ -39,12 +38,10 @@ def demo(
         "reference.png": encode_image(result.views.reference),
         "query.png": encode_image(result.views.query),
     }
-    output.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_bytes_atomically(output / name, content)
+    written = write_files(output, files)
     print_measures(result)
-    for name in files:
-        echo(f"wrote {output / name}")
+    for file in written:
+        echo(f"wrote {file}")
 
 
 def print_measures(study: "Study") -> None:

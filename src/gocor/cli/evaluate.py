@@ -9,7 +9,7 @@ from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError
-from ..utils.files import check_folder
+from ..utils.files import check_folder, write_files
 from .errors import say, warnings_as_lines
 from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite
 
@@ -168,16 +168,13 @@ def _write(
     """Write the report and, for a study, its plots; `report` are options of `write_report`."""
     from ..evaluation.reports import write_report
     from ..evaluation.studies import draw_study, run_times
-    from ..utils.files import write_bytes_atomically
 
     study = report["study"]
     report["title"] += f": {study}" if study else ""
     files = write_report(results, output, command=shlex.join(["gocor", *sys.argv[1:]]), **report)
     if study is not None:
         times = run_times(rows, benchmarks) if study == "iterations" else None
-        for name, content in draw_study(rows, results, times).items():
-            write_bytes_atomically(output / name, content)
-            files.append(output / name)
+        files += write_files(output, draw_study(rows, results, times))
     return files
 
 

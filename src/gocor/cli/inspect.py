@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, echo
 
-from ..utils.files import check_folder
+from ..utils.files import check_folder, write_files
 from .errors import warnings_as_lines
 from .options import Output, Weights
 
@@ -30,7 +30,6 @@ def inspect(
 
     from ..evaluation.inspect import describe_layer, draw_layer, inspect_network
     from ..models.weights import UntrainedWarning, load_model
-    from ..utils.files import write_bytes_atomically
 
     check_folder(output)
     with warnings_as_lines(UntrainedWarning):
@@ -39,12 +38,10 @@ def inspect(
     content = {"model": model, "weights": weights, "layers": [describe_layer(layer) for layer in layers]}
     files = {f"{layer.name}.png": draw_layer(layer) for layer in layers}
     files["layers.json"] = (json.dumps(content, indent=1) + "\n").encode()
-    output.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        write_bytes_atomically(output / name, data)
+    written = write_files(output, files)
     _print(layers)
-    for name in files:
-        echo(f"wrote {output / name}")
+    for file in written:
+        echo(f"wrote {file}")
 
 
 def _print(layers: "list[Layer]") -> None:

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +38,14 @@ def write_bytes_atomically(path: PathLike, data: bytes) -> None:
     """Write a whole file, or nothing if it fails; see `atomic_path`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_files(folder: PathLike, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, given by name, to a folder that is created if need be; returns their paths."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_bytes_atomically(Path(folder) / name, data)
+    return [Path(folder) / name for name in files]
 
 
 def read_bytes(path: PathLike) -> bytes:
