@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
+from gocor import GOCorError
 from gocor.data.io import write_image
 from gocor.data.synthetic import ObjectStore, SkippedFilesWarning
 from gocor.data.synthetic.coco import decode_runs, fill_polygons, mask_of, uncompress
@@ -190,6 +191,14 @@ def test_coco_sources_may_be_lists(coco):
     """As the options of a training run give them."""
     with pytest.warns(SkippedFilesWarning):
         assert len(ObjectStore.open([coco / "instances.json"], images=[coco / "images"])) == 2
+
+
+@pytest.mark.parametrize(
+    "segmentation", [{"size": [8, 10]}, {"size": 8, "counts": [80]}, {"size": [8, 10], "counts": "\n"}, 7, [["a"] * 6]]
+)
+def test_malformed_segmentations_are_user_errors(segmentation):
+    with pytest.raises(GOCorError, match="run lengths"):
+        mask_of(segmentation, 8, 10)
 
 
 def test_wrong_coco_sources(coco, tmp_path):

@@ -11,7 +11,7 @@ import torch
 
 from gocor.data.io import write_image
 from gocor.data.synthetic import Crop, Motion, PhotoStore, Preset, SkippedFilesWarning, SyntheticPairs
-from gocor.data.synthetic.sources import list_images
+from gocor.data.synthetic.sources import list_images, read_all
 
 from .toy import photo, photo_store
 
@@ -82,6 +82,28 @@ def test_files_that_are_no_images_are_skipped_with_one_warning(tmp_path):
         store = PhotoStore.open(tmp_path)
     assert len(caught) == 1
     assert len(store) == 1
+
+
+def test_a_damaged_file_in_a_zip_is_skipped(tmp_path):
+    write_image(tmp_path / "a.png", photo())
+    write_image(tmp_path / "b.png", photo(seed=1))
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.png", "b.png"):
+            archive.write(tmp_path / name, name)
+    data = bytearray((tmp_path / "photos.zip").read_bytes())
+    start = data.index(b"a.png") + len("a.png")
+    data[start : start + 40] = b"\xff" * 40
+    (tmp_path / "photos.zip").write_bytes(data)
+    with pytest.warns(SkippedFilesWarning, match="1 of 2 photos were skipped.*a.png: cannot be extracted"):
+        assert len(PhotoStore.open(tmp_path / "photos.zip")) == 1
+
+
+def test_bugs_are_not_taken_for_bad_files():
+    def mistake(file):
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        list(read_all(["a"], mistake, threads=1, what="files"))
 
 
 def test_sources_without_images(tmp_path):

@@ -54,15 +54,19 @@ def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, m
 
 def mask_of(segmentation: Any, height: int, width: int) -> NDArray[np.float32]:
     """Convert a COCO segmentation to alpha `(H, W)` in [0, 1]: polygons, or run lengths, compressed or not."""
-    if isinstance(segmentation, dict):
-        counts = segmentation["counts"]
-        if tuple(segmentation["size"]) != (height, width):
-            raise InputError(f"run lengths belong to {segmentation['size']} pixels, the photo has {height}×{width}")
-        return decode_runs(uncompress(counts) if isinstance(counts, (str, bytes)) else counts, height, width)
-    return fill_polygons(segmentation, height, width)
+    try:
+        if not isinstance(segmentation, dict):
+            return fill_polygons(segmentation, height, width)
+        counts, size = segmentation["counts"], tuple(segmentation["size"])
+        runs = uncompress(counts) if isinstance(counts, (str, bytes)) else np.array(counts, np.int64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"a segmentation must be a list of polygons or run lengths: {error!r}") from None
+    if size != (height, width):
+        raise InputError(f"run lengths belong to {list(size)} pixels, the photo has {height}×{width}")
+    return decode_runs(runs, height, width)
 
 
-def decode_runs(counts: Sequence[int], height: int, width: int) -> NDArray[np.float32]:
+def decode_runs(counts: Sequence[int] | NDArray[np.int64], height: int, width: int) -> NDArray[np.float32]:
     """Decode run lengths, which alternate between zeros and ones, zeros first, column by column."""
     runs = np.asarray(counts, np.int64)
     if runs.sum() != height * width or (runs < 0).any():

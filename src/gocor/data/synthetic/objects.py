@@ -119,7 +119,7 @@ def _cut_annotated(photo: AnnotatedPhoto, *, max_side: int, min_area: float) -> 
     for shape in photo.segmentations:
         try:
             cutouts.append(_cut(rgb, mask_of(shape, *rgb.shape[:2]), max_side, min_area))
-        except ValueError as error:
+        except InputError as error:
             problem = error
     if problem is not None and not cutouts:
         raise problem

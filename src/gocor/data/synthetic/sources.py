@@ -3,6 +3,7 @@
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...utils.arrays import Picture
 from ...utils.checks import check_count
-from ...utils.errors import InputError
+from ...utils.errors import GOCorError, InputError
 from ...utils.files import PathLike, read_bytes
 from ..io.images import READABLE, decode_rgb, decode_upright
 
@@ -34,7 +35,12 @@ class ImageFile:
 
     def read(self) -> bytes:
         """Read the content of the file."""
-        return read_bytes(self.source / self.name) if self.archive is None else self.archive.read(self.name)
+        if self.archive is None:
+            return read_bytes(self.source / self.name)
+        try:
+            return self.archive.read(self.name)
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged or encrypted
+            raise InputError(f"cannot be extracted from the zip file: {error}") from None
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
@@ -115,5 +121,5 @@ def read_all(files: Sequence[T], read: Callable[[T], Any], *, threads: int, what
 def _try(read: Callable[[T], Any], file: T) -> Any:
     try:
         return read(file)
-    except (ValueError, TypeError, OSError, zipfile.BadZipFile, RuntimeError) as error:
+    except (GOCorError, OSError) as error:
         return error
