@@ -1,9 +1,16 @@
-"""Types of the NumPy arrays that the package passes around."""
+"""Names of the array types that several packages share."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-Picture = NDArray[np.uint8]  # RGB `(H, W, 3)`
-Mask = NDArray[np.bool_]  # `(H, W)`
-Points = NDArray[np.float64]  # coordinates and matrices
+Picture = NDArray[np.uint8]
+"""An RGB image `(H, W, 3)`."""
+
+FlowField = NDArray[np.float32]
+"""A flow `(H, W, 2)`, x first, in pixels."""
+
 Flow = NDArray[np.float32]
+"""A flow `(2, H, W)`, x first, in pixels."""
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]

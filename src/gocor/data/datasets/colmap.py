@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...utils.arrays import Points
+from ...utils.arrays import Array
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .pair import Cameras
@@ -22,10 +22,10 @@ class View:
 
     name: str
     camera: int
-    rotation: Points
-    translation: Points
+    rotation: Array
+    translation: Array
     ids: np.ndarray  # (N,), numbers of the 3-D points, ascending
-    points: Points  # (N, 2), their pixels
+    points: Array  # (N, 2), their pixels
 
 
 def read_views(path: PathLike) -> list[View]:
@@ -53,7 +53,7 @@ def read_views(path: PathLike) -> list[View]:
     return views
 
 
-def read_intrinsics(path: PathLike) -> dict[int, Points]:
+def read_intrinsics(path: PathLike) -> dict[int, Array]:
     """Read `cameras.txt`: intrinsic matrices `(3, 3)` by camera number; only pinhole cameras have one."""
     cameras = {}
     for line in read_bytes(path).decode("utf-8", "replace").splitlines():
@@ -66,13 +66,13 @@ def read_intrinsics(path: PathLike) -> dict[int, Points]:
     return cameras
 
 
-def correspondences(reference: View, query: View) -> Points:
+def correspondences(reference: View, query: View) -> Array:
     """Rows x, y, x′, y′ of the 3-D points that are visible in both views."""
     _, first, second = np.intersect1d(reference.ids, query.ids, assume_unique=True, return_indices=True)
     return np.concatenate([reference.points[first], query.points[second]], 1)
 
 
-def relative(reference: View, query: View, intrinsics: dict[int, Points]) -> Cameras | None:
+def relative(reference: View, query: View, intrinsics: dict[int, Array]) -> Cameras | None:
     """Calibration and relative pose of two views; None unless both cameras are pinhole cameras."""
     if reference.camera not in intrinsics or query.camera not in intrinsics:
         return None
@@ -81,7 +81,7 @@ def relative(reference: View, query: View, intrinsics: dict[int, Points]) -> Cam
     return Cameras(intrinsics[reference.camera], intrinsics[query.camera], rotation, translation)
 
 
-def quaternion(values: Points) -> Points:
+def quaternion(values: Array) -> Array:
     """Rotation matrix of a quaternion (w, x, y, z)."""
     w, x, y, z = values / np.linalg.norm(values)
     return np.array(

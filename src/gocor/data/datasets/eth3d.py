@@ -4,7 +4,7 @@ from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from ...utils.arrays import Points
+from ...utils.arrays import Array
 from ...utils.checks import check_count
 from ...utils.files import PathLike
 from ..io import read_image
@@ -75,5 +75,5 @@ def _views(path: Path) -> list[View]:
     return sorted(read_views(path), key=lambda view: (view.camera, view.name))
 
 
-def _read(name: str, group: str, reference: Path, query: Path, points: Points, cameras: Cameras | None) -> Pair:
+def _read(name: str, group: str, reference: Path, query: Path, points: Array, cameras: Cameras | None) -> Pair:
     return Pair(name, read_image(reference), read_image(query), points=points, cameras=cameras, group=group)

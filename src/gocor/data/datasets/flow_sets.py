@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from ...utils.arrays import Flow, Mask
+from ...utils.arrays import FlowField, Mask
 from ...utils.checks import check_choice
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
@@ -23,7 +23,7 @@ CHAIRS = "https://lmb.informatik.uni-freiburg.de/resources/datasets/FlyingChairs
 THINGS = "https://lmb.informatik.uni-freiburg.de/resources/datasets/SceneFlowDatasets.en.html"
 HD1K = "http://hci-benchmark.iwr.uni-heidelberg.de"
 
-Masks = Callable[[Flow, Mask], tuple[Mask, Mask]]  # flow and its known pixels → valid and occluded pixels
+Masks = Callable[[FlowField, Mask], tuple[Mask, Mask]]  # flow and its known pixels → valid and occluded pixels
 
 
 def kitti2012(root: PathLike, *, images: Literal["auto", "colored_0", "image_0"] = "auto") -> PairDataset:
@@ -60,7 +60,7 @@ def _kitti(name: str, layout: Layout, images: str) -> PairDataset:
     return PairDataset(name, items)
 
 
-def _kitti_masks(unoccluded: Path, flow: Flow, known: Mask) -> tuple[Mask, Mask]:
+def _kitti_masks(unoccluded: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
     return known, known & ~load_flow(unoccluded)[1]
 
 
@@ -86,7 +86,7 @@ def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> Pa
     return PairDataset(f"sintel-{render}", items)
 
 
-def _sintel_masks(invalid: Path, occlusions: Path, flow: Flow, known: Mask) -> tuple[Mask, Mask]:
+def _sintel_masks(invalid: Path, occlusions: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
     return known & ~load_mask(invalid), load_mask(occlusions)
 
 
@@ -119,7 +119,7 @@ def stereo(root: PathLike, *, resolution: Literal["Q", "H", "F"] = "Q") -> PairD
     return PairDataset("stereo", items)
 
 
-def _stereo_masks(visible: Path, flow: Flow, known: Mask) -> tuple[Mask, Mask]:
+def _stereo_masks(visible: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
     valid = known & (flow[..., 0] < 0)
     return valid, valid & (read_image(visible)[..., 0] != 255)  # 128 is occluded, 0 is unknown
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...utils.arrays import Points
+from ...utils.arrays import Array
 from ...utils.checks import check_choice
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
@@ -58,7 +58,7 @@ def _read(name: str, view: str, first: Path, other: Path, matrix: Path, exchange
     return homography_pair(name, *images, homography, group=view)
 
 
-def read_homography(path: PathLike) -> Points:
+def read_homography(path: PathLike) -> Array:
     """Read a 3×3 matrix from a text file of nine numbers."""
     try:
         values = np.array(read_bytes(path).decode("ascii").replace(",", " ").split(), np.float64)
@@ -67,7 +67,7 @@ def read_homography(path: PathLike) -> Points:
     return check_homography(values, path)
 
 
-def check_homography(values: object, source: PathLike) -> Points:
+def check_homography(values: object, source: PathLike) -> Array:
     """Convert nine finite numbers to an invertible 3×3 matrix; `source` names them in an error."""
     try:
         matrix = np.asarray(values, np.float64)

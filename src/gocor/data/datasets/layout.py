@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...utils.arrays import Flow, Mask
+from ...utils.arrays import FlowField, Mask
 from ...utils.errors import GOCorError
 from ...utils.files import PathLike
 from ..io import read_flow, read_image
@@ -69,7 +69,7 @@ def image_in(folder: Path, stem: str) -> Path | None:
     return next((path for suffix in READABLE if (path := folder / f"{stem}{suffix}").is_file()), None)
 
 
-def load_flow(path: PathLike) -> tuple[Flow, Mask]:
+def load_flow(path: PathLike) -> tuple[FlowField, Mask]:
     """Read a flow `(H, W, 2)` float32 and the mask `(H, W)` of the pixels whose flow is known."""
     flow, valid = read_flow(path)
     return np.ascontiguousarray(flow.transpose(1, 2, 0)), valid

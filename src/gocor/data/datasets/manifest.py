@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...utils.arrays import Points
+from ...utils.arrays import Array
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_csv, read_image
@@ -103,7 +103,7 @@ def _read(entry: Mapping[str, Any], folder: Path, where: str) -> Pair:
     return Pair(name, reference, query, flow * valid[..., None], valid, masks.get("occluded"), group=group)
 
 
-def _points(value: Any, folder: Path, where: str) -> Points:
+def _points(value: Any, folder: Path, where: str) -> Array:
     if isinstance(value, str):
         where = str(folder / value)
         value = [[row.values[column] for column in POINT_COLUMNS] for row in read_csv(where, POINT_COLUMNS)]

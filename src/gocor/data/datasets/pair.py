@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from ...ops.homography import project
-from ...utils.arrays import Flow, Mask, Picture, Points
+from ...utils.arrays import Array, FlowField, Mask, Picture
 from ...utils.errors import InputError
 
 MIN_DEPTH = 1e-9  # A homography is defined for points whose third coordinate is larger: those in front of its horizon.
@@ -21,10 +21,10 @@ class Cameras(NamedTuple):
     up to its length.
     """
 
-    reference: Points
-    query: Points
-    rotation: Points
-    translation: Points
+    reference: Array
+    query: Array
+    rotation: Array
+    translation: Array
 
 
 class Truth(NamedTuple):
@@ -36,8 +36,8 @@ class Truth(NamedTuple):
         occluded: `(N,)`, the points that are occluded in the query; `None` if that is not known.
     """
 
-    start: Points
-    end: Points
+    start: Array
+    end: Array
     occluded: Mask | None
 
 
@@ -63,11 +63,11 @@ class Pair:
     name: str
     reference: Picture = field(repr=False)
     query: Picture = field(repr=False)
-    flow: Flow | None = field(default=None, repr=False)
+    flow: FlowField | None = field(default=None, repr=False)
     valid: Mask | None = field(default=None, repr=False)
     occluded: Mask | None = field(default=None, repr=False)
-    points: Points | None = field(default=None, repr=False)
-    homography: Points | None = field(default=None, repr=False)
+    points: Array | None = field(default=None, repr=False)
+    homography: Array | None = field(default=None, repr=False)
     cameras: Cameras | None = field(default=None, repr=False)
     group: str = ""
     mirrored: bool | None = None
@@ -107,7 +107,7 @@ class Pair:
         return Truth(start, end, None if self.occluded is None else self.occluded[rows, columns])
 
 
-def homography_flow(homography: Points, size: Sequence[int]) -> tuple[Points, Mask]:
+def homography_flow(homography: Array, size: Sequence[int]) -> tuple[Array, Mask]:
     """Flow `(H, W, 2)` float64 of a 3×3 homography, and the mask `(H, W)` of the pixels in front of its horizon.
 
     Pixels beyond the horizon have no image in the query; their flow is 0.
@@ -119,7 +119,7 @@ def homography_flow(homography: Points, size: Sequence[int]) -> tuple[Points, Ma
     return np.where(valid[..., None], project(matrix, points, MIN_DEPTH) - points, 0), valid
 
 
-def homography_pair(name: str, reference: Picture, query: Picture, homography: Points, **fields: Any) -> Pair:
+def homography_pair(name: str, reference: Picture, query: Picture, homography: Array, **fields: Any) -> Pair:
     """A pair whose ground truth is a homography, reference → query."""
     flow, valid = homography_flow(homography, reference.shape[:2])
     return Pair(name, reference, query, flow.astype(np.float32), valid, homography=homography, **fields)

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .motion import Array, Frame, rotation_matrix
+from ...utils.arrays import Array
+from .motion import Frame, rotation_matrix
 from .photos import PhotoSet
 from .settings import Crop, Motion
 

@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...utils.arrays import Array
 from .basis import COEFFICIENTS, PLATE, basis_at, split_tf32
 from .settings import Motion
-
-Array = NDArray[np.float64]
 
 MIN_CORNER_DEPTH = 0.1  # least depth of the image's corners, relative to its centre
 ATTEMPTS = 3  # The largest useful corner moves are 0.7; halved twice, they cannot fold an image.

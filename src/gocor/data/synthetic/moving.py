@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ops.homography import project
+from ...utils.arrays import Array
 from .basis import basis_at
-from .motion import MIN_DEPTH, Array, Frame, Warps, adjugate, rotation_matrix
+from .motion import MIN_DEPTH, Frame, Warps, adjugate, rotation_matrix
 from .objects import ObjectStore
 from .settings import Objects
 
