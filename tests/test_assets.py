@@ -1,4 +1,4 @@
-"""The bundled pictures are there, and are what ORIGIN.md says."""
+"""The bundled pictures agree with ORIGIN.md."""
 
 import re
 from pathlib import Path
@@ -15,13 +15,13 @@ ASSETS = Path(gocor.__file__).parent / "assets"
 
 
 def true_homography():
-    """From the reference to the query, by the corners that ORIGIN.md tells."""
+    """From the reference to the query, by the corners in ORIGIN.md."""
     points = re.findall(r"\((−?\d+), (−?\d+)\)", (ASSETS / "ORIGIN.md").read_text())
     points = [(float(x.replace("−", "-")), float(y.replace("−", "-"))) for x, y in points]
     return cv2.getPerspectiveTransform(*np.array([points[:4], points[4:8]], np.float32))
 
 
-def test_the_query_is_the_view_of_the_reference_that_its_origin_tells():
+def test_the_homography_of_origin_md_maps_the_reference_to_the_query():
     assert "CC0 by the photographer" in (ASSETS / "ORIGIN.md").read_text()
     homography = true_homography()
     reference, query = read_image(ASSETS / "reference.jpg"), read_image(ASSETS / "query.jpg")

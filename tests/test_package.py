@@ -15,9 +15,25 @@ from gocor.modules import global_gocor, local_gocor
 ROOT = Path(__file__).parents[1]
 
 
+def run_python(code):
+    """Run code in a fresh interpreter; it must print nothing."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == done.stderr == ""
+
+
 def test_every_public_name_is_there():
     for name in gocor.__all__:
         assert hasattr(gocor, name)
+        assert name in dir(gocor)
+    for name in ("data", "matching", "models", "modules", "ops", "viz"):
+        assert getattr(gocor, name).__name__ == f"gocor.{name}"
+    with pytest.raises(AttributeError, match="module 'gocor' has no attribute 'nothing'"):
+        gocor.nothing  # noqa: B018
+
+
+def test_importing_the_package_does_not_import_torch():
+    run_python("import sys, gocor, gocor.cli; heavy = {'torch', 'numpy'} & sys.modules.keys(); assert not heavy, heavy")
 
 
 def test_import_is_light_and_has_no_side_effects():
@@ -25,15 +41,13 @@ def test_import_is_light_and_has_no_side_effects():
     code = """
 import sys, torch
 before = torch.random.get_rng_state().clone(), torch.get_num_threads(), torch.get_float32_matmul_precision()
-import gocor
+from gocor import *
 after = torch.random.get_rng_state(), torch.get_num_threads(), torch.get_float32_matmul_precision()
 assert before[0].equal(after[0]) and before[1:] == after[1:]
 heavy = {"matplotlib", "cv2", "typer", "rich", "PIL", "numba"} & sys.modules.keys()
 assert not heavy, heavy
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == done.stderr == ""
+    run_python(code)
 
 
 @pytest.mark.parametrize("module", [global_gocor, local_gocor])

@@ -1,4 +1,4 @@
-"""`python -m gocor`."""
+"""Runs the `gocor` command as `python -m gocor`."""
 
 from .cli import main
 

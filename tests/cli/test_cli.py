@@ -14,7 +14,7 @@ FILES = {"demo.png", "reference.png", "query.png"}
 
 
 def runner(monkeypatch, capfd):
-    """What runs the command in this process → exit code, stdout, stderr."""
+    """A function that runs the command in this process → exit code, stdout, stderr."""
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["gocor", *map(str, arguments)])
@@ -69,7 +69,7 @@ def test_output_that_is_a_file(run, tmp_path, tail):
 
 
 def test_output_that_is_not_writable(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as the superuser everything is
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # everything is writable for the superuser
     assert run("demo", "--output", tmp_path / "new") == (1, "", f"gocor: {tmp_path}: is not writable\n")
     assert not list(tmp_path.iterdir())
 

@@ -79,7 +79,7 @@ def test_a_study(run, pairs, tmp_path, monkeypatch):
     assert (tmp_path / "out" / "study-manifest.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interrupted_command_is_quiet_and_goes_on(run, pairs, tmp_path, monkeypatch):
+def test_an_interrupted_command_is_quiet_and_can_be_resumed(run, pairs, tmp_path, monkeypatch):
     from gocor.evaluation import baselines
 
     calls, original = [], baselines.BASELINES["dis"]
@@ -98,7 +98,7 @@ def test_an_interrupted_command_is_quiet_and_goes_on(run, pairs, tmp_path, monke
     assert len(calls) == 2 + 2  # the first of three pairs was done
 
 
-def test_geometry_says_where_there_is_none(run, tmp_path):
+def test_geometry_warns_without_ground_truth(run, tmp_path):
     root = write_sample("middlebury", tmp_path / "data")
     code, _, err = run("eval", "middlebury", "--root", root, "--model", "identity", "--geometry", "-o", tmp_path)
     assert code == 0
@@ -134,7 +134,7 @@ def test_the_dev_set_is_one_command(run, tmp_path):
         (["eval", "manifest", "--model", "glunet:no.pth"], "no such checkpoint: no.pth"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(run, pairs, tmp_path, arguments, message):
+def test_errors_are_one_line(run, pairs, tmp_path, arguments, message):
     code, out, err = run(*arguments, "--root", pairs, "-o", tmp_path / "out")
     assert (code, out) == (1, "")
     assert message in err
@@ -165,7 +165,7 @@ def test_inspect(run, tmp_path):
     assert layers[1]["weight"][0] == 2.5
 
 
-def test_inspecting_what_has_nothing_to_inspect(run, tmp_path):
+def test_inspecting_a_network_without_gocor(run, tmp_path):
     code, _, err = run("inspect", "glunet-tiny", "--weights", "none", "-o", tmp_path / "out")
     assert code == 1
     assert err.splitlines()[-1] == "gocor: glunet-tiny has no GOCor module to inspect"

@@ -1,4 +1,4 @@
-"""`gocor match`: what it writes and prints, how it goes on after an interruption, and how it fails."""
+"""`gocor match`: what it writes and prints, how it resumes, and how it fails."""
 
 import csv
 import errno
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gocor.cli import batch
-from gocor.cli.errors import is_explained
+from gocor.cli.errors import is_user_error
 from gocor.data.io import read_flow, read_image, write_image
 from gocor.matching.files import check_formats
 from gocor.models import load_model, save_model
@@ -55,7 +55,7 @@ def picture(height=48, width=64, seed=0):
 
 @pytest.fixture
 def folders(tmp_path):
-    """Two folders of three pairs, one of them of another size, and something that is not an image."""
+    """Two folders of three pairs, one of another size, and files that are not images."""
     sizes = {"a": (48, 64), "b": (40, 56), "c": (48, 64)}
     for seed, folder in enumerate(("first", "second")):
         (tmp_path / folder).mkdir()
@@ -119,7 +119,7 @@ def test_kinds_of_images(match, tmp_path):
     assert names(tmp_path / "out") == {"grey-deep", "rgba-deep", "deep-deep"}
 
 
-def test_folders_and_going_on(match, tmp_path, folders):
+def test_folders_and_resuming(match, tmp_path, folders):
     code, out, err = match(*folders)
     assert (code, err) == (0, WARNING)
     assert names(tmp_path / "out") == {"a", "b", "c"}
@@ -172,13 +172,13 @@ def test_list_of_pairs(match, tmp_path, folders):
     assert names(tmp_path / "out") == {"one"}
 
 
-def test_folders_that_do_not_correspond(match, tmp_path, folders):
+def test_folders_with_unpaired_images(match, tmp_path, folders):
     os.rename(folders[1] / "b.png", folders[1] / "d.png")
     code, _, err = match(*folders)
     assert code == 1
     assert f"1 of {folders[0]} has no partner (b) and 1 of {folders[1]} has no partner (d)" in err
     write_image(folders[0] / "a.png", picture())
-    assert f"{folders[0] / 'a.jpg'} and a.png have one name" in match(*folders)[2]
+    assert f"{folders[0] / 'a.jpg'} and a.png have the same name" in match(*folders)[2]
     (tmp_path / "empty").mkdir()
     assert match(tmp_path / "empty", folders[1]) == (1, "", f"gocor: {tmp_path / 'empty'} holds no images\n")
 
@@ -270,7 +270,7 @@ def test_programming_errors_keep_their_traceback(match, folders, monkeypatch, mi
 
 
 @pytest.mark.parametrize(("formats", "explained"), [(["gif"], True), (None, False)])
-def test_errors_that_python_raises_in_our_code_are_programming_errors(formats, explained):
+def test_errors_that_python_raises_are_bugs(formats, explained):
     with pytest.raises((ValueError, TypeError)) as caught:
         check_formats(formats)
-    assert is_explained(caught.value) == explained
+    assert is_user_error(caught.value) == explained

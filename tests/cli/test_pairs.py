@@ -1,4 +1,4 @@
-"""Which pairs `gocor match` is asked for."""
+"""The pairs that `gocor match` is given."""
 
 from pathlib import Path
 
@@ -10,12 +10,13 @@ from gocor.cli.pairs import Pair, find_pairs
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\n1,2\n", "must begin with the columns reference,query"),
+        ("a,b\n1,2\n", "must begin with a line of the columns reference,query; reference is missing"),
         ("reference,query\n", "lists no pairs"),
-        ("reference,query\na.png\n", "row 2: expected a value for each of reference,query"),
+        ("reference,query\na.png\n", r"row 2: expected 2 values \(reference,query\), got 1"),
         ("reference,query\na.png,b.png,c.png\n", "row 2"),
-        ("reference,query\na.png,b.png\na.png,b.png\n", "row 3: a second pair named 'a-b'"),
-        ("reference,query,name\na.png,b.png,../c\n", "'../c' cannot be one"),
+        ("reference,query\na.png,\n", "row 2: reference and query must both be given"),
+        ("reference,query\na.png,b.png\na.png,b.png\n", "row 3: a second pair is named 'a-b'"),
+        ("reference,query,name\na.png,b.png,../c\n", "the name '../c' cannot be used as the name of a folder"),
         (b"\xff\xfe\x00", "is not a CSV file in UTF-8"),
         ("", "is empty"),
     ],

@@ -1,4 +1,4 @@
-"""`gocor train` from a folder of photos to weights that `gocor match` takes."""
+"""`gocor train`, from a folder of photos to weights for `gocor match`."""
 
 import errno
 import hashlib
@@ -142,7 +142,7 @@ def test_a_full_disk_is_one_line(run, photos, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_exit_code_tells_of_a_signal(run, tmp_path, monkeypatch, number):
+def test_the_exit_code_of_a_signal(run, tmp_path, monkeypatch, number):
     stopped = Outcome(step=3, best=1.0, finished=False, signal=number)
     monkeypatch.setattr("gocor.training.loop.train", lambda *_, **__: stopped)
     assert run("train", "--data", tmp_path, *SMALL) == (128 + number, "", "")

@@ -75,7 +75,7 @@ def test_unknown_flow_is_black(value):
     assert flow_scale(flow) == pytest.approx(5)
 
 
-def test_scale_is_the_greatest_length_but_for_outliers():
+def test_scale_is_the_maximum_without_outliers():
     flow = np.zeros((2, 100, 100), np.float32)
     assert flow_scale(flow) == 0.01
     flow[0] = np.linspace(0, 10, 100)
@@ -83,7 +83,7 @@ def test_scale_is_the_greatest_length_but_for_outliers():
     flow[0, :3, 0] = 1000
     assert 9.9 < flow_scale(flow) < 13
     flow[:] = 0
-    flow[0, 0, 0] = 7  # hardly anything moves
+    flow[0, 0, 0] = 7  # only one pixel moves
     assert flow_scale(flow) == 7
     assert flow_scale(np.full((2, 1, 1), np.nan)) == 1
 
@@ -115,7 +115,7 @@ def test_overlay_is_grey_where_images_agree():
     inner = (slice(40, -40), slice(40, -40))
     aligned = draw_overlay(result.reference, result.warp(), inside)
     shifted = draw_overlay(result.reference, np.roll(result.warp(), 2, 1), inside)
-    assert saturation(aligned[inner]) < 8  # noise, in spite of the other light
+    assert saturation(aligned[inner]) < 8  # only noise, in spite of another illumination
     assert saturation(shifted[inner]) > 2 * saturation(aligned[inner])
     alone = aligned[~inside].astype(int)
     assert (alone[:, 0] >= alone[:, 1]).all()
@@ -141,12 +141,12 @@ def test_lines_between_images_of_other_sizes():
     drawn = draw_matches(result.reference, query, matches)
     assert drawn.shape == (HEIGHT, WIDTH + 8 + HEIGHT // 2, 3)
     only_first = draw_matches(result.reference, query, matches[:1])
-    np.testing.assert_array_equal(drawn, only_first)  # the others are not in the pictures
+    np.testing.assert_array_equal(drawn, only_first)  # the others lie outside of the pictures
     assert (draw_matches(result.reference, query, matches[:0])[:, :WIDTH] == result.reference).all()
     assert max(draw_matches(result.reference, query, matches, max_side=200).shape) <= 200
 
 
-def test_at_most_so_many_lines():
+def test_the_number_of_lines_is_limited():
     black = np.zeros((100, 100, 3), np.uint8)
     points = np.tile(grid(100, 100).reshape(-1, 2), 2)
     few, more = (draw_matches(black, black, points, count)[:, :100].any(-1).mean() for count in (3, 30))
@@ -169,7 +169,7 @@ def test_confidence_goes_from_violet_to_yellow():
         (lambda: flow_to_color(np.zeros((3, 4, 4))), r"\(2, H, W\)"),
         (lambda: flow_to_color(np.zeros((2, 4, 4)), 0.0), "positive"),
         (lambda: draw_flow(np.zeros((2, 4, 4)), max_side=0), "max_side"),
-        (lambda: draw_overlay(np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)), "one shape"),
+        (lambda: draw_overlay(np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)), "the same shape"),
         (lambda: draw_overlay(np.zeros((4, 4), np.uint8), np.zeros((4, 4), np.uint8)), "RGB"),
         (lambda: draw_matches(*[np.zeros((4, 4, 3), np.uint8)] * 2, np.zeros((4, 3))), "rows"),
         (lambda: draw_confidence(np.zeros((1, 4, 4))), r"\(H, W\)"),

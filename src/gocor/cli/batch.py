@@ -1,17 +1,19 @@
-"""What `gocor match` does: leave out finished pairs, match the others in batches, save each as soon as it is there."""
+"""The work of `gocor match`: match pairs in batches, save each result at once, and recognise finished pairs."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..matching.api import MatchResult, Picture, as_picture, match_stream
+from ..matching.api import MatchResult, as_picture, match_stream
 from ..matching.files import read_done, save_result
 from ..models.network import MatchingNetwork
 from ..models.weights import SHIPPED
-from .errors import is_explained, is_out_of_memory
+from ..utils.arrays import Picture
+from ..utils.errors import InputError
+from .errors import is_out_of_memory, is_user_error
 from .pairs import Pair
 
 Loaded = tuple[Pair, Picture, Picture]
@@ -19,7 +21,7 @@ Loaded = tuple[Pair, Picture, Picture]
 
 @dataclass(frozen=True)
 class Options:
-    """How to match and what to write; see `match` and `save_result`."""
+    """How to match (see `match`) and what to write (see `save_result`)."""
 
     model: str
     weights: str | None
@@ -37,14 +39,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Saved:
-    """A result in its folder."""
+    """A result that was written to its folder."""
 
     files: list[Path]
     confidence: float  # mean
 
 
 def is_finished(pair: Pair, options: Options) -> bool:
-    """Whether the folder of a pair holds a whole result of these files with these options."""
+    """Whether the folder of a pair holds a complete result, made from the same files with the same options."""
     done = read_done(pair.folder)
     files = done.get("files")
     return (
@@ -57,9 +59,9 @@ def is_finished(pair: Pair, options: Options) -> bool:
 def match_pairs(
     pairs: Sequence[Pair], network: MatchingNetwork, options: Options
 ) -> Iterator[tuple[Pair, Saved | Exception]]:
-    """Match pairs and save them, and say of each where it is or what was wrong with it.
+    """Match and save pairs; yield each with its saved result, or with the error that prevented it.
 
-    An error while writing is raised: the others would meet it too. So are programming errors.
+    Bugs and errors while writing are raised. An error while writing would affect all other pairs too.
     """
     for start in range(0, len(pairs), options.batch):
         loaded: list[Loaded] = []
@@ -67,7 +69,7 @@ def match_pairs(
             try:
                 loaded.append((pair, as_picture(pair.reference), as_picture(pair.query)))
             except Exception as error:
-                yield pair, _explained(error)
+                yield pair, _user_error(error)
         yield from _match_loaded(loaded, network, options)
 
 
@@ -89,14 +91,14 @@ def _match_loaded(
             )
         )
     except Exception as error:
-        failure = _explained(error)
+        failure = _user_error(error)
     else:
         for (pair, *_), result in zip(loaded, results, strict=True):
             yield pair, _save(pair, result, options)
         return
     if len(loaded) == 1:
         yield loaded[0][0], failure
-    else:  # whose fault it is, and whether there is memory for one, is found out one by one
+    else:  # one by one, only the pair at fault fails, and less memory is needed
         del failure
         for one in loaded:
             yield from _match_loaded([one], network, options)
@@ -112,40 +114,32 @@ def _save(pair: Pair, result: MatchResult, options: Options) -> Saved | Exceptio
             min_confidence=options.min_confidence,
             note=_note(pair, options),
         )
-    except ValueError as error:  # a flow that the format cannot hold
-        return _explained(error)
+    except InputError as error:  # the format cannot hold this flow
+        return error
     return Saved(files, float(result.confidence.mean()))
 
 
-def _explained(error: Exception) -> Exception:
-    """An error that a line can tell of; others are raised."""
-    if not is_explained(error):
+def _user_error(error: Exception) -> Exception:
+    """The error if it is the user's to solve; a bug is raised."""
+    if not is_user_error(error):
         raise error
-    # Anew, as the traceback of the old one holds on to the memory.
+    # The traceback of torch's error would keep the tensors alive, so that a new one takes its place.
     return MemoryError(str(error)) if is_out_of_memory(error) else error
 
 
 def _note(pair: Pair, options: Options) -> dict[str, Any]:
-    """All that a result depends on: one with another note has to be made anew."""
+    """Everything that a result depends on; it is stored with the result, which is out of date if the note differs."""
     weights = SHIPPED / f"{options.model}.safetensors" if options.weights == "default" else options.weights
-    return {
-        "model": options.model,
+    stamps = {
         "weights": None if weights is None else _stamp(Path(weights)),
         "reference": _stamp(pair.reference),
         "query": _stamp(pair.query),
-        "iters_local": options.iters_local,
-        "iters_global": options.iters_global,
-        "min_size": options.min_size,
-        "max_size": options.max_size,
-        "align": options.align,
-        "formats": list(options.formats),
-        "max_points": options.max_points,
-        "min_confidence": options.min_confidence,
     }
+    return {key: value for key, value in asdict(options).items() if key not in ("device", "batch")} | stamps
 
 
 def _stamp(path: Path) -> dict[str, Any] | None:
-    """Which file, and which state of it; None where there is none."""
+    """Path, size and modification time of a file; None if it does not exist."""
     try:
         state = path.stat()
     except (OSError, ValueError):
@@ -155,7 +149,7 @@ def _stamp(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def progress_bar(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
-    """A bar, in a terminal, that moves on by one with each call of what it yields; what is printed stands above it."""
+    """A progress bar for terminals; yields the function that advances it by one."""
     if not (shown and sys.stdout.isatty() and sys.stderr.isatty()):
         yield lambda: None
         return

@@ -1,62 +1,68 @@
-"""`gocor data`: training data to look at."""
+"""`gocor data`: look at training data."""
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option, Typer, echo
 
-from .errors import say
+from ..utils.errors import InputError
+from .errors import warnings_as_lines
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
-def root(context: typer.Context) -> None:
-    """Training data to look at."""
+def root(context: Context) -> None:
+    """Look at the training pairs that `gocor train` makes from photos.
+
+    Example: gocor data preview photos -o sheet.png
+    """
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        echo(context.get_help())
 
 
 @app.command()
 def preview(
-    photos: Annotated[list[Path], typer.Argument(help="Folders or zip files of photos.")],
+    photos: Annotated[list[Path], Argument(help="Folders or zip files of photos.")],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write, PNG or JPEG.")],
-    preset: Annotated[
-        str, typer.Option(help="static, dynamic, flow, static-published or dynamic-published.")
-    ] = "static",
-    objects: Annotated[
-        Path | None, typer.Option(help="Folder or zip of cut-outs with transparency, or COCO annotations (.json).")
-    ] = None,
-    images: Annotated[Path | None, typer.Option(help="Photos of the COCO annotations.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="Pairs.")] = 8,
-    size: Annotated[int, typer.Option(min=16, help="Side of the images.")] = 256,
-    seed: Annotated[int, typer.Option(min=0, help="Other pairs.")] = 0,
+    output: Annotated[Path, Option("--output", "-o", help="Picture to write, .png or .jpg.")],
+    preset: Annotated[str, Option(help="static, dynamic, flow, static-published or dynamic-published.")] = "static",
+    objects: Annotated[Path | None, Option(help="Cut-outs with transparency, or a COCO file (.json).")] = None,
+    images: Annotated[Path | None, Option(help="Folder or zip of the photos that the COCO file annotates.")] = None,
+    count: Annotated[int, Option(min=1, help="Number of pairs.")] = 8,
+    size: Annotated[int, Option(min=16, help="Side of the images, in pixels.")] = 256,
+    seed: Annotated[int, Option(min=0, help="Seed; another one gives other pairs.")] = 0,
 ) -> None:
-    """Draw synthetic pairs: reference, query, query warped back, flow, and what is valid and occluded."""
-    import warnings
+    """Draw synthetic training pairs as one picture.
 
+    Writes OUTPUT with one row per pair: reference, query, query warped by the flow, flow, and a picture of the masks
+    in which valid pixels are green and occluded pixels are orange.
+
+    Example: gocor data preview photos -o sheet.png
+    """
     from ..data.io import write_image
-    from ..data.io.images import WRITABLE
     from ..data.synthetic import ObjectStore, PhotoStore, SkippedFilesWarning, SyntheticPairs, get_preset
     from ..data.synthetic.preview import draw_sheet
 
     chosen = get_preset(preset)
-    if output.suffix.lower() not in WRITABLE:
-        raise ValueError(f"{output}: the suffix must be one of {', '.join(WRITABLE)}")
-    if not output.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
-    if chosen.objects is not None and objects is None:
-        raise ValueError(f"the preset {preset} has moving objects: give them with --objects")
-    if chosen.objects is None and objects is not None:
-        raise ValueError(f"the preset {preset} has no moving objects: leave --objects away")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SkippedFilesWarning)
-        # A few times as many photos and objects as are shown are choice enough.
+    _check(output, preset, chosen.objects is not None, objects)
+    with warnings_as_lines(SkippedFilesWarning):
+        # To read all photos would take long; a few times as many as are shown give enough variety.
         store = PhotoStore.open(photos, limit=max(64, 4 * count))
         cutouts = None if objects is None else ObjectStore.open(objects, images=images, limit=max(64, 8 * count))
-    for warning in caught:
-        say(f"warning: {warning.message}")
     pairs = SyntheticPairs(store, preset=chosen, size=(size, size), seed=seed, objects=cutouts)
     write_image(output, draw_sheet(pairs.batch(0, count)))
-    typer.echo(f"wrote {output}")
+    echo(f"wrote {output}")
+
+
+def _check(output: Path, preset: str, moving: bool, objects: Path | None) -> None:
+    from ..data.io.images import WRITABLE
+
+    if output.suffix.lower() not in WRITABLE:
+        raise InputError(f"{output}: the suffix must be one of {', '.join(WRITABLE)}")
+    if not output.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
+    if moving and objects is None:
+        raise InputError(f"the preset {preset} has moving objects: give them with --objects")
+    if not moving and objects is not None:
+        raise InputError(f"the preset {preset} has no moving objects: leave out --objects")

@@ -1,71 +1,58 @@
-"""Messages of the `gocor` command: one line each, and never a line in place of the traceback of a programming error."""
+"""Messages of the `gocor` command. User errors print one line; bugs keep their traceback."""
 
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dis import opname
 from typing import NoReturn
 
-import torch
-
-from ..models.weights import UntrainedWarning
+from ..utils.errors import GOCorError
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"gocor: {' '.join(message.split())}", file=sys.stderr)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """End with one line on stderr."""
+    """Print one line on stderr and exit."""
     say(message)
     raise SystemExit(code)
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Our own warnings in a line each, others as Python shows them."""
+def warnings_as_lines(category: type[Warning]) -> Iterator[None]:
+    """Print each warning of this category as one line; show all others as Python does."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UntrainedWarning)
+        warnings.simplefilter("always", category)
         yield
     for warning in caught:
-        if issubclass(warning.category, UntrainedWarning):
+        if issubclass(warning.category, category):
             say(f"warning: {warning.message}")
         else:
             warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def describe(error: Exception) -> str:
-    """What a line says about an error."""
+    """The line to print about an error."""
     if is_out_of_memory(error):
         return "not enough memory: try a smaller --max-size or --batch"
     if isinstance(error, OSError):
-        place = error.filename2 or error.filename  # of a renaming, its target
+        place = error.filename2 or error.filename  # `filename2` is the target of a renaming.
         return f"{place}: {error.strerror}" if place else error.strerror or str(error)
     return str(error)
 
 
-def is_explained(error: Exception) -> bool:
-    """Whether an error is about the input or the machine, so that its message says all there is to say.
-
-    That is an error of the system or of memory, or one that a `raise` statement of this package made. A ValueError or
-    TypeError that Python or a library made on the way is our mistake, and its traceback is needed.
-    """
-    if isinstance(error, OSError) or is_out_of_memory(error):
-        return True
-    trace = error.__traceback__
-    if not isinstance(error, (ValueError, TypeError)) or trace is None:
-        return False
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
-    instruction = opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]]
-    return package == __name__.partition(".")[0] and instruction == "RAISE_VARARGS"
+def is_user_error(error: Exception) -> bool:
+    """Whether an error comes from the input or the machine, so that its message is all that a user needs."""
+    return isinstance(error, (GOCorError, OSError)) or is_out_of_memory(error)
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """On a GPU, or on the CPU, where torch has no class for it."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
+    """Whether the memory of the CPU or of the GPU was too small."""
+    if isinstance(error, RuntimeError):
+        import torch  # a RuntimeError about memory is torch's, which is loaded by then
+
+        # On the CPU, torch raises a plain RuntimeError.
+        return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError)

@@ -1,131 +1,151 @@
-"""`gocor eval`: score networks and baselines on data sets, and print, save and draw the results."""
+"""`gocor eval`: score networks and baselines on data sets; print, save and draw the results."""
 
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option, echo
 
-from ..matching.api import MAX_SIZE
+from ..utils.defaults import MAX_SIZE
+from ..utils.errors import InputError
+from ..utils.files import check_folder, write_files
 from .errors import say, warnings_as_lines
+from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
     from ..evaluation.contestants import Contestant
     from ..evaluation.runner import Evaluation
 
-WIDE = 1000  # columns of a table that goes to a file
+    Results = dict[str, dict[str, Evaluation]]
+
+RuleName = Literal["paper", "text", "inside"]
+FILE_WIDTH = 1000  # columns of a table that is printed to a file or a pipe
+
+Dataset = Annotated[
+    str,
+    Argument(
+        help="hpatches, hpatches-240, hpatches-i, eth3d, megadepth, kitti2012, kitti2015, kitti (both), sintel-clean, "
+        "sintel-final, sintel (both), tss, middlebury, stereo, flyingchairs, flyingthings3d, hd1k, manifest (a CSV or "
+        "JSON file of your own pairs), or dev (every data set found in a folder)."
+    ),
+]
+Root = Annotated[Path, Option(help="Folder of the data set, or the file of a manifest.")]
+Models = Annotated[
+    list[str] | None,
+    Option(
+        "--model",
+        help="One of `gocor models`, NAME:CHECKPOINT, or a baseline: identity, dis, farneback, sift-homography. Repeat "
+        "the option to compare several.",
+    ),
+]
+Weights = Annotated[
+    str, Option(help="`default`: those that ship; `none`: untrained; a checkpoint; or a folder of NAME.safetensors.")
+]
+Rules = Annotated[
+    RuleName | None,
+    Option(
+        help="paper: the protocol behind the paper's numbers, the default for its data sets; text: the protocol that "
+        "its text describes; inside: one protocol for all, over points whose target lies inside the query."
+    ),
+]
+Study = Annotated[
+    str | None, Option(help="iterations, ablation, initializers or eta: vary this instead of comparing models.")
+]
+Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
+Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
+Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
+Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with the first two models.")]
+Pixel = Annotated[str | None, Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
 
 
 def evaluate(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="dev (every set found in a folder of samples), hpatches, hpatches-240, hpatches-i, eth3d, megadepth, "
-            "kitti2012, kitti2015, kitti, sintel-clean, sintel-final, sintel, tss, middlebury, stereo, flyingchairs, "
-            "flyingthings3d, hd1k, or manifest (a CSV or JSON file of your own pairs)."
-        ),
-    ],
+    dataset: Dataset,
     *,
-    root: Annotated[Path, typer.Option(help="Folder of the data set; of a manifest, the file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="One of `gocor models`, NAME:CHECKPOINT, or identity, dis, farneback, sift-homography; repeat it to "
-            "compare."
-        ),
-    ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(help="`default` for those that ship, `none`, a checkpoint, or a folder of NAME.safetensors."),
-    ] = "default",
-    rules: Annotated[
-        Literal["paper", "text", "inside"] | None,
-        typer.Option(help="The protocol behind the paper's numbers (the default), that of its text, or one for all."),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="iterations, ablation, initializers or eta, in place of a comparison of models.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="`auto` is a GPU where there is one.")] = "auto",
-    iters_local: Annotated[int | None, typer.Option(min=0, help="Iterations of the local GOCor layers.")] = None,
-    iters_global: Annotated[int | None, typer.Option(min=0, help="Iterations of the global GOCor layer.")] = None,
-    min_size: Annotated[
-        int | None,
-        typer.Option(min=0, help="Longer side that a network works at, at least; 0 enlarges no image."),
-    ] = None,
-    max_size: Annotated[
-        int, typer.Option(min=0, help="Longer side that a network works at, at most; 0 for the images' own.")
-    ] = MAX_SIZE,
-    align: Annotated[
-        bool, typer.Option("--align", help="Bring far images closer and straighten flat scenes, as `gocor match` does.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many pairs of each data set.")] = None,
-    geometry: Annotated[
-        bool, typer.Option("--geometry", help="Also estimate homographies and poses from the flow, and their AUC.")
-    ] = False,
-    sheets: Annotated[
-        int, typer.Option(min=0, help="Pairs of each data set to draw a sheet of, with the first two models.")
-    ] = 0,
-    pixel: Annotated[str | None, typer.Option(help="X,Y in the reference whose confidences the sheets show.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Score pairs again that are done.")] = False,
+    root: Root,
+    output: Output,
+    model: Models = None,
+    weights: Weights = "default",
+    rules: Rules = None,
+    study: Study = None,
+    device: Device = "auto",
+    iters_local: ItersLocal = None,
+    iters_global: ItersGlobal = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = MAX_SIZE,
+    align: Align = False,
+    limit: Limit = None,
+    geometry: Geometry = False,
+    sheets: Sheets = 0,
+    pixel: Pixel = None,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Score networks and baselines on a data set: a table here; JSON, Markdown and plots in OUTPUT.
+    """Score networks and baselines on a data set.
 
-    An interrupted command goes on where it was.
+    Prints a table of end-point errors, PCK and more. Writes results.json, results.md and plots to OUTPUT, the scores of
+    each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
+    interrupted command can be run again.
+
+    Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """
+    models = model or []
+    iters: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global}
+    options: dict[str, Any] = {"weights": weights, "device": device, "min_size": min_size, "max_size": max_size or None}
+    check_folder(output)
+    _check(study, models, iters, sheets, align=align, pixel=pixel)
+    shown_pixel = _parse_pixel(pixel)
+
     from ..evaluation.benchmarks import open_benchmark
     from ..evaluation.contestants import contestants
-    from ..evaluation.reports import AREAS, write_report
-    from ..evaluation.studies import draw_study, run_times
-    from ..evaluation.studies import study as study_of
-    from ..utils.files import check_folder, write_bytes_atomically
+    from ..evaluation.sheets import write_sheets
+    from ..evaluation.studies import study as variants
 
-    check_folder(output)
-    if study is None and not model:
-        raise ValueError("give at least one --model, or a --study")
-    if study is not None and (iters_local is not None or iters_global is not None):
-        raise ValueError("a study sets iterations by itself: leave out --iters-local and --iters-global")
-    if study is not None and align:
-        raise ValueError("a study is of networks alone: leave out --align")
-    if sheets and (study is not None or len(model or []) < 2):
-        raise ValueError("--sheets compares two models: give --model twice, and no --study")
-    if pixel is not None and not sheets:
-        raise ValueError("--pixel is for the sheets: give --sheets too")
-    chosen = _pixel(pixel)
-    sizes = {"min_size": min_size, "max_size": max_size or None}
-    if study is not None:
-        rows = study_of(study, model or (), weights=weights, device=device, **sizes)
-    else:
-        counts = {"iters_local": iters_local, "iters_global": iters_global}
-        rows = contestants(model or [], weights=weights, device=device, align=align, **sizes, **counts)
+    rows = variants(study, models, **options) if study else contestants(models, align=align, **options, **iters)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
-    title = f"{dataset}: {study}" if study else dataset
-    command = shlex.join(["gocor", *sys.argv[1:]])
-    files = write_report(results, output, title=title, command=command, rules=rules, study=study)
-    times = run_times(rows, benchmarks) if study == "iterations" else None
-    for name, content in draw_study(rows, results, times).items() if study else ():
-        write_bytes_atomically(output / name, content)
-        files.append(output / name)
+    files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
     if sheets:
-        from ..evaluation.sheets import write_sheets
-
-        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=chosen)
-    _print(results)
-    if geometry and not any(key in one.summary for of in results.values() for one in of.values() for key in AREAS):
-        say("warning: no pair has a homography or calibrated cameras, --geometry has nothing to estimate")
+        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
+    _print(results, geometry=geometry)
     for file in files:
-        typer.echo(f"wrote {file}")
+        echo(f"wrote {file}")
+
+
+def _check(
+    study: str | None, models: list[str], iters: dict[str, Any], sheets: int, *, align: bool, pixel: str | None
+) -> None:
+    """Check that the options fit together."""
+    if study is None and not models:
+        raise InputError("give at least one --model, or a --study")
+    if study is not None and any(count is not None for count in iters.values()):
+        raise InputError("a study sets iterations by itself: leave out --iters-local and --iters-global")
+    if study is not None and align:
+        raise InputError("a study is about networks alone: leave out --align")
+    if sheets and (study is not None or len(models) < 2):
+        raise InputError("--sheets compares two models: give --model twice, and no --study")
+    if pixel is not None and not sheets:
+        raise InputError("--pixel is for the sheets: give --sheets too")
+
+
+def _parse_pixel(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        x, y = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--pixel must be X,Y, got {text!r}") from None
+    return x, y
 
 
 def _run(
     rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, root: Path, *, overwrite: bool
-) -> "dict[str, dict[str, Evaluation]]":
+) -> "Results":
+    """Score every row on every pair; scores of finished pairs are read from OUTPUT/pairs."""
     import re
     import shutil
 
+    from ..models.weights import UntrainedWarning
     from .batch import progress_bar
 
     results = {}
@@ -135,29 +155,37 @@ def _run(
             folder = output / "pairs" / re.sub(r"[^\w.-]+", "_", row.label, flags=re.ASCII)
             if overwrite and folder.is_dir():
                 shutil.rmtree(folder)
-            with warnings_as_lines():
+            with warnings_as_lines(UntrainedWarning):
                 row.make()
             note = {"root": str(root.resolve())}
             results[row.label] = row.run(benchmarks, save=folder, note=note, progress=lambda *_: advance())
     return results
 
 
-def _print(results: "dict[str, dict[str, Evaluation]]") -> None:
+def _write(
+    results: "Results", rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, **report: Any
+) -> list[Path]:
+    """Write the report and, for a study, its plots; `report` are options of `write_report`."""
+    from ..evaluation.reports import write_report
+    from ..evaluation.studies import draw_study, run_times
+
+    study = report["study"]
+    report["title"] += f": {study}" if study else ""
+    files = write_report(results, output, command=shlex.join(["gocor", *sys.argv[1:]]), **report)
+    if study is not None:
+        times = run_times(rows, benchmarks) if study == "iterations" else None
+        files += write_files(output, draw_study(rows, results, times))
+    return files
+
+
+def _print(results: "Results", *, geometry: bool) -> None:
     from rich.console import Console
 
-    from ..evaluation.reports import terminal_tables
+    from ..evaluation.reports import AREAS, terminal_tables
 
     console = Console()
-    width = console.width if console.is_terminal else WIDE
+    width = console.width if console.is_terminal else FILE_WIDTH
     for table in terminal_tables(results, width):
         Console(width=width).print(table)
-
-
-def _pixel(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        x, y = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"--pixel must be X,Y, got {text!r}") from None
-    return x, y
+    if geometry and not any(key in one.summary for of in results.values() for one in of.values() for key in AREAS):
+        say("warning: no pair has a homography or calibrated cameras, --geometry has nothing to estimate")

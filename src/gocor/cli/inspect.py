@@ -1,42 +1,54 @@
 """`gocor inspect`: what the GOCor modules of a network have learnt."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, echo
 
+from ..utils.files import check_folder, write_files
 from .errors import warnings_as_lines
+from .options import Output, Weights
+
+if TYPE_CHECKING:
+    from ..evaluation.inspect import Layer
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(help="One of `gocor models`, with GOCor.")],
+    model: Annotated[str, Argument(help="A network with GOCor; `gocor models` lists them.")],
     *,
-    weights: Annotated[
-        str, typer.Option(help="`default` for those that ship, `none` for start values, or a checkpoint.")
-    ] = "default",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path("gocor-inspect"),
+    weights: Weights = "default",
+    output: Output = Path("gocor-inspect"),
 ) -> None:
-    """Curves and heat maps of y′, v⁺ and m, learnt and at the start, of every GOCor module, and its scalars."""
+    """Draw what the GOCor modules of a network have learnt.
+
+    Writes a picture LAYER.png of each GOCor module with the target y′, the weight v⁺ and the mask m, before and after
+    training, and layers.json with all values. Prints the learnt scalars.
+
+    Example: gocor inspect glunet-gocor -o gocor-inspect
+    """
     import json
 
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-
     from ..evaluation.inspect import describe_layer, draw_layer, inspect_network
-    from ..models.weights import load_model
-    from ..utils.files import check_folder, write_bytes_atomically
+    from ..models.weights import UntrainedWarning, load_model
 
     check_folder(output)
-    with warnings_as_lines():
+    with warnings_as_lines(UntrainedWarning):
         network = load_model(model, None if weights == "none" else weights, device="cpu")
     layers = inspect_network(network)
     content = {"model": model, "weights": weights, "layers": [describe_layer(layer) for layer in layers]}
     files = {f"{layer.name}.png": draw_layer(layer) for layer in layers}
     files["layers.json"] = (json.dumps(content, indent=1) + "\n").encode()
-    output.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        write_bytes_atomically(output / name, data)
+    written = write_files(output, files)
+    _print(layers)
+    for file in written:
+        echo(f"wrote {file}")
+
+
+def _print(layers: "list[Layer]") -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=SIMPLE, pad_edge=False)
     for header in ("layer", "kind", "λ", "step factor", "y′(0)", "v⁺(0)", "m(0)", "m(far)"):
         table.add_column(header, justify="left" if header in ("layer", "kind") else "right", no_wrap=True)
@@ -45,7 +57,4 @@ def inspect(
         figures += [float(layer.curves[name][0]) for name in ("target", "weight", "mask")]
         figures += [float(layer.curves["mask"][-1])]
         table.add_row(layer.name, layer.kind, *(f"{value:.4g}" for value in figures))
-    console = Console()
-    Console(width=max(console.width, 100)).print(table)
-    for name in files:
-        typer.echo(f"wrote {output / name}")
+    Console(width=max(Console().width, 100)).print(table)

@@ -1,81 +1,88 @@
-"""`gocor train`."""
+"""`gocor train`: train a network on photos or on data sets with optical flow."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Context, Exit, Option
+
+NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
+
+Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
+Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
+Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
+Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
+Resume = Annotated[bool, Option("--resume", help="Continue from OUTPUT/last.pt with the options of that run.")]
+Init = Annotated[Path | None, Option(help="Checkpoint to start from.")]
+Objects = Annotated[
+    list[Path] | None,
+    Option(
+        help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
+    ),
+]
+Preset = Annotated[str | None, Option(help="static, dynamic, flow, static-published or dynamic-published pairs.")]
+Flow = Annotated[
+    list[str] | None,
+    Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),
+]
+Eval = Annotated[
+    list[str] | None,
+    Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
+]
+Steps = Annotated[int | None, Option(help="Number of training steps.")]
+Batch = Annotated[int | None, Option(help="Pairs per step, over all processes together.")]
+Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
+LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
+Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
+Device = Annotated[str | None, Option(help="`cpu`, `cuda`, …; by default a GPU if there is one.")]
+TimeLimit = Annotated[
+    float | None, Option(metavar="MINUTES", help="End the run after this much training in total, over all resumes.")
+]
+StopAfter = Annotated[
+    float | None, Option(metavar="MINUTES", help="Stop this process after this time; --resume continues the run.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="Any other option, such as loss=published; an unknown KEY lists all."),
+]
 
 
 def train(
-    data: Annotated[
-        list[Path] | None, typer.Option(help="Folder, zip or file of photos that pairs are made of; repeatable.")
-    ] = None,
+    context: Context,
+    data: Data = None,
     *,
-    model: Annotated[str | None, typer.Option(help="One of `gocor models`; basenet-gocor by default.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file of options; those of the command line win over it.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint of OUTPUT, with its options.")
-    ] = False,
-    init: Annotated[Path | None, typer.Option(help="Checkpoint to start from.")] = None,
-    objects: Annotated[
-        list[Path] | None, typer.Option(help="Cut-outs that move on top of the photos; repeatable.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="How pairs are made: static, dynamic, ….")] = None,
-    flow: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=DIR", help="Data set with flow, in place of photos; repeatable.")
-    ] = None,
-    eval_: Annotated[
-        list[str] | None,
-        typer.Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Length of the run.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Pairs of a step, over all processes.")] = None,
-    size: Annotated[int | None, typer.Option(help="Side of the images that pairs are made of.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of start values and pairs.")] = None,
-    device: Annotated[str | None, typer.Option(help="`auto` is a GPU where there is one.")] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="End the run after so much training, resumes included.")
-    ] = None,
-    stop_after: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Stop this process after so long; --resume continues.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other option of docs/training.md.")
-    ] = None,
+    model: Model = None,
+    output: Output = None,
+    config: Config = None,
+    resume: Resume = False,
+    init: Init = None,
+    objects: Objects = None,
+    preset: Preset = None,
+    flow: Flow = None,
+    eval_: Eval = None,
+    steps: Steps = None,
+    batch: Batch = None,
+    size: Size = None,
+    lr: LearningRate = None,
+    seed: Seed = None,
+    device: Device = None,
+    time_limit: TimeLimit = None,
+    stop_after: StopAfter = None,
+    assignments: Assignments = None,
 ) -> None:
     """Train a network on a folder of photos.
 
-    OUTPUT gets config.toml, log.jsonl and TensorBoard's files, pictures of each validation, best.safetensors with its
-    card.md, which `gocor match --weights` takes, final.safetensors, and last.pt, which --resume goes on from. Under
-    `torchrun` several processes train together.
+    Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
+    for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
+    log.jsonl, TensorBoard's event files, and pictures of each validation. Ctrl-C saves last.pt before it ends the
+    command. Under `torchrun`, several processes train together.
+
+    Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
     from ..training.config import FILE, make_config, parse_assignment, read_toml
     from ..training.loop import train
 
-    given: dict[str, Any] = {
-        "model": model,
-        "output": _text(output),
-        "init": _text(init),
-        "data": _texts(data),
-        "objects": _texts(objects),
-        "preset": preset,
-        "flow": flow,
-        "eval": eval_,
-        "steps": steps,
-        "batch": batch,
-        "size": size,
-        "lr": lr,
-        "seed": seed,
-        "device": device,
-        "time_limit": time_limit,
-    }
-    options = {key: value for key, value in given.items() if value not in (None, [])}
+    given = {key.rstrip("_"): value for key, value in context.params.items() if key not in NOT_IN_CONFIG}
+    options = {key: _plain(value) for key, value in given.items() if value not in (None, (), [])}
     options |= dict(parse_assignment(text) for text in assignments or [])
     if config is not None:
         options = read_toml(config) | options
@@ -83,12 +90,11 @@ def train(
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)
     if outcome.signal is not None:
-        raise typer.Exit(128 + outcome.signal)
+        raise Exit(128 + outcome.signal)
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
-def _texts(paths: list[Path] | None) -> list[str]:
-    return [str(path) for path in paths or []]
+def _plain(value: Any) -> Any:
+    """A value of the command line as a TOML file would have it: paths are strings."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,1 +1,1 @@
-"""Files in `gocor.data.io`, synthetic training pairs in `gocor.data.synthetic`, data sets in `gocor.data.datasets`."""
+"""Image and flow files (`io`), data sets with ground truth (`datasets`), synthetic training pairs (`synthetic`)."""

@@ -1,1 +1,1 @@
-"""The demonstration of `gocor demo`: plain correlation and GOCor on a rendered façade full of look-alikes."""
+"""The demonstration of `gocor demo`: plain correlation and GOCor on a rendered façade whose windows look alike."""

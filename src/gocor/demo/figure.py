@@ -1,4 +1,4 @@
-"""Drawing: the figure of the demonstration, and pictures as PNG files."""
+"""The figure of the demonstration."""
 
 import io
 from typing import Any
@@ -6,30 +6,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .study import CELL, HIT, Floats, Study, to_pixels
+from .facade import Floats
+from .study import CELL, HIT_RADIUS, Study, to_pixels
 
 TRUTH_COLOUR, WRONG_COLOUR = "#39ff14", "#00c8ff"
 SHOWN_ITERS = 3
 DPI = 100
 CAPTION = (
-    "Scores of the circled reference pixel.   ○ true match   × highest score, where it is elsewhere.   "
+    "Scores of the circled reference pixel.   ○ true match   × highest score, if it is elsewhere.   "
     "Each panel is scaled to its own maximum; negative scores are black."
 )
 
 
-def png_bytes(picture: NDArray[np.uint8]) -> bytes:
-    """An RGB picture `(H, W, 3)` as a PNG file's content."""
-    import cv2
-
-    return cv2.imencode(".png", picture[..., ::-1])[1].tobytes()
-
-
 def draw_study(study: Study) -> bytes:
-    """The figure of a study as a PNG file's content.
+    """Draw a study; returns the content of a PNG file.
 
-    Rows: one reference pixel against the reference itself, and against the query. Columns: the picture, plain
-    correlation, and GOCor after 0 to 3 iterations. Each heat map is scaled to its own maximum, negative scores are
-    shown as zero.
+    The rows show the scores of one reference pixel against the reference itself and against the query. The columns show
+    the picture, plain correlation, and GOCor after 0 to 3 iterations. Each heat map is scaled to its own maximum;
+    negative scores are shown as zero.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -59,13 +53,13 @@ def draw_study(study: Study) -> bytes:
 
 
 def column_titles() -> list[str]:
-    """What stands above the columns of the figure."""
+    """Titles of the columns of the figure."""
     iterations = [f"{n} iteration{'s' * (n != 1)}" for n in range(1, SHOWN_ITERS + 1)]
     return ["picture", "plain correlation", "GOCor, 0 iterations", *iterations]
 
 
 def show(panel: Any, picture: NDArray[Any], truth: Floats, **options: Any) -> None:
-    """An image in a panel without ticks, with a circle around the truth `(x, y)`."""
+    """Show an image without ticks and draw a circle around the true match `(x, y)`."""
     panel.imshow(picture, **options)
     panel.plot(*truth, "o", markersize=22, markerfacecolor="none", markeredgecolor=TRUTH_COLOUR, markeredgewidth=2.2)
     panel.set(xticks=[], yticks=[])
@@ -74,7 +68,7 @@ def show(panel: Any, picture: NDArray[Any], truth: Floats, **options: Any) -> No
 
 
 def show_scores(panel: Any, scores: Floats, size: tuple[int, ...], truth: Floats) -> None:
-    """A heat map `(h, w)` in coordinates of its picture, of `size` (height, width); a cross marks a wrong maximum."""
+    """Show a heat map `(h, w)` over a picture of `size` (height, width); a cross marks a wrong maximum."""
     height, width = size
     show(
         panel,
@@ -87,5 +81,5 @@ def show_scores(panel: Any, scores: Floats, size: tuple[int, ...], truth: Floats
     )
     y, x = np.unravel_index(scores.argmax(), scores.shape)
     peak = to_pixels(np.array([x, y]))
-    if np.hypot(*(peak - truth)) > HIT * CELL:
+    if np.hypot(*(peak - truth)) > HIT_RADIUS * CELL:
         panel.plot(*peak, "x", markersize=10, color=WRONG_COLOUR, markeredgewidth=2.5)

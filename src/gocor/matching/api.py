@@ -15,10 +15,10 @@ from ..models.network import MatchingNetwork
 from ..models.weights import choose_device, load_model
 from ..ops.warp import forward_backward_error, inside_mask, occlusion_mask, warp
 from ..utils.checks import check_count
+from ..utils.defaults import MAX_SIZE
 from .alignment import match_wide
 
 Picture = NDArray[np.uint8]
-MAX_SIZE = 1664  # of the longer side that a network works at, unless told otherwise
 MIN_POINTS = {"homography": 4, "fundamental": 8}
 
 

@@ -1,1 +1,1 @@
-"""Helpers that know nothing about matching: argument checks, files, timing, numerical precision."""
+"""Helpers that know nothing about matching: errors, argument checks, files, timing, numerical precision."""

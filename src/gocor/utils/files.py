@@ -1,58 +1,68 @@
-"""Files read and written whole: a reader never meets half a file, and an interrupted writer leaves none behind."""
+"""Reading and writing whole files; an interrupted writer leaves no partial file behind."""
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from .errors import InputError
 
 PathLike = str | os.PathLike[str]
 
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """A temporary path beside `path`, with its suffix, that takes the place of `path` once the block has succeeded.
+    """Yield a temporary path in the same folder and with the same suffix; it replaces `path` when the block succeeds.
 
-    On any exception, KeyboardInterrupt included, the temporary file is removed and `path` is left as it was. Links are
-    followed: the file they point to is replaced. The folder must exist.
+    On any exception, KeyboardInterrupt included, the temporary file is removed and `path` stays unchanged. Symbolic
+    links are followed: the file that they point to is replaced. The folder must exist.
     """
     target = Path(path).resolve()
     _check_target(path, target)
-    # Not `tempfile.mkstemp`: its files can be read by nobody else, and stay so under their final name.
+    # Files of `tempfile.mkstemp` can be read by their owner alone, and would keep these rights.
     temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
     try:
         yield temporary
         if not temporary.exists():
-            raise FileNotFoundError(f"nothing was written for {path}: write the path that the block is given")
+            raise FileNotFoundError(f"nothing was written for {path}: the block must write to the path it is given")
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # a full disk does not say whose file it had no room for
+            error.filename = str(path)  # The error of a full disk names no file, or the temporary one.
         raise
 
 
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:
-    """Write a whole file, or on failure nothing: see `atomic_path`."""
+    """Write a whole file, or nothing if it fails; see `atomic_path`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
+def write_files(folder: PathLike, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, given by name, to a folder that is created if need be; returns their paths."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_bytes_atomically(Path(folder) / name, data)
+    return [Path(folder) / name for name in files]
+
+
 def read_bytes(path: PathLike) -> bytes:
-    """The content of a file that must hold something; errors are one line that names the path."""
+    """Read a file, which must not be empty."""
     file = Path(path)
     if file.is_dir():
-        raise ValueError(f"{path} is a folder: give the path of a file")
+        raise InputError(f"{path} is a folder: give the path of a file")
     if not file.exists():
         raise FileNotFoundError(f"{path} does not exist: check the path")
     data = file.read_bytes()
     if not data:
-        raise ValueError(f"{path} is empty: copy or download it again")
+        raise InputError(f"{path} is empty: copy or download it again")
     return data
 
 
 def check_folder(folder: PathLike) -> None:
-    """Raise before any work is done if a folder cannot be created or written to."""
+    """Check, before any work is done, that a folder can be created and written to."""
     existing = Path(folder)
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -66,6 +76,6 @@ def _check_target(path: PathLike, target: Path) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist, create it first")
     if target.exists() and not target.is_file():
-        raise ValueError(f"cannot write {path}: it is a folder or a device, give the path of a file")
+        raise InputError(f"cannot write {path}: it is a folder or a device, give the path of a file")
     if not os.access(target.parent, os.W_OK):
-        raise PermissionError(f"cannot write {path}: the folder {target.parent} does not let you write")
+        raise PermissionError(f"cannot write {path}: the folder {target.parent} is not writable")

@@ -1,4 +1,4 @@
-"""Pictures of flows, matches and confidences."""
+"""Pictures of flow, matches and confidence."""
 
 from .colors import color_legend, flow_scale, flow_to_color
 from .drawing import draw_confidence, draw_flow, draw_matches, draw_overlay

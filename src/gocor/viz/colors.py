@@ -1,4 +1,4 @@
-"""Flow as colours: hue is the direction, saturation the length."""
+"""Flow as colours: the hue is the direction, the saturation is the length."""
 
 from typing import Any
 
@@ -6,83 +6,84 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..utils.arrays import Flow, Mask, Picture
 from ..utils.checks import check_count
+from ..utils.errors import InputError
 
-Picture = NDArray[np.uint8]
 FlowLike = Tensor | NDArray[Any]
 
-# The wheel of Middlebury's flow pictures (Baker et al., "A database and evaluation methodology for optical flow", IJCV
-# 2011): colours by direction as shares of a turn, clockwise from "to the right", most where the eye tells hues best.
-WHEEL_AT = np.array([0, 15, 21, 25, 36, 49, 55]) / 55
+# The colour wheel of Middlebury (Baker et al., "A database and evaluation methodology for optical flow", IJCV 2011).
+# Angles are fractions of a full turn, clockwise from "right". Ranges are wide where the eye distinguishes hues well.
+WHEEL_ANGLES = np.array([0, 15, 21, 25, 36, 49, 55]) / 55
 WHEEL = np.array([(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 1, 1), (0, 0, 1), (1, 0, 1), (1, 0, 0)], np.float32)
-TOO_LONG = 0.75  # brightness of flow beyond the scale
-MIN_SCALE = 0.01  # pixels: anything shorter is rounding
-LARGEST = 1e9  # flow beyond it is unknown, as in flow files
+TOO_LONG = 0.75  # brightness of flow that is longer than the scale
+MIN_SCALE = 0.01  # pixels: shorter flow is rounding error
+MAX_FLOW = 1e9  # larger values are unknown, as in flow files
 
 
 def flow_to_color(flow: FlowLike, max_flow: float | None = None) -> Picture:
-    """Flow as colours: red is to the right, yellow down, cyan-blue left, violet up, white no motion.
+    """Convert flow to colours: red is right, yellow down, cyan-blue left, violet up, and white is no motion.
 
     Args:
-        flow: `(2, H, W)`, x then y; NaN, infinity and anything beyond 1e9 are unknown.
-        max_flow: length in pixels that is drawn in full colour; by default `flow_scale(flow)`. Set it to compare
-            pictures, or for the frames of a video. Longer flow is drawn darker.
+        flow: `(2, H, W)`, x then y; NaN, infinity and values beyond 1e9 are unknown.
+        max_flow: length in pixels that has full saturation; by default `flow_scale(flow)`. Use the same value for
+            pictures to compare and for the frames of a video. Longer flow is drawn darker.
 
     Returns:
-        RGB `(H, W, 3)`, unknown pixels black.
+        RGB `(H, W, 3)`; unknown pixels are black.
     """
     values = as_flow(flow)
     scale = check_scale(flow_scale(values) if max_flow is None else max_flow)
     known = _known(values)
     dx, dy = np.where(known, values, 0)
     length = np.hypot(dx, dy) / np.float32(scale)
-    turn = np.arctan2(dy, dx) / (2 * np.pi) % 1
-    hue = np.stack([np.interp(turn, WHEEL_AT, channel) for channel in WHEEL.T], -1)  # (H, W, 3)
+    angle = np.arctan2(dy, dx) / (2 * np.pi) % 1
+    hue = np.stack([np.interp(angle, WHEEL_ANGLES, channel) for channel in WHEEL.T], -1)  # (H, W, 3)
     colour = 1 - np.minimum(length, 1)[..., None] * (1 - hue)
     colour = np.where((length > 1)[..., None], TOO_LONG * hue, colour)
     return np.rint(255 * colour * known[..., None]).astype(np.uint8)
 
 
 def flow_scale(flow: FlowLike) -> float:
-    """Length in pixels to draw known flow `(2, H, W)` by: the greatest, kept from outliers, which would pale the rest.
+    """Length in pixels to scale the colours of a flow `(2, H, W)` by: its maximum, limited to ignore outliers.
 
-    That is, at most 1.25 times what 99 % of the pixels stay below, unless those hardly move.
+    The limit is 1.25 times the 99th percentile, unless that is almost zero. Outliers would make all other flow pale.
     """
     values = as_flow(flow)
     dx, dy = values[:, _known(values)]
     if not dx.size:
         return 1.0
     length = np.hypot(dx, dy)
-    usual = float(np.percentile(length, 99))
-    return max(min(float(length.max()), 1.25 * usual) if usual > MIN_SCALE else float(length.max()), MIN_SCALE)
+    longest, percentile = float(length.max()), float(np.percentile(length, 99))
+    return max(min(longest, 1.25 * percentile) if percentile > MIN_SCALE else longest, MIN_SCALE)
 
 
 def color_legend(size: int = 96) -> Picture:
-    """The wheel on white, `(size, size, 3)`: from its centre to a point, flow has the colour of that point."""
+    """Draw the colour wheel, `(size, size, 3)`: each point has the colour of the flow from the centre to it."""
     import cv2
 
     check_count("size", size, minimum=1)
-    fine = 4 * size  # for a smooth edge
-    across = (np.arange(fine, dtype=np.float32) - (fine - 1) / 2) / (fine / 2)
-    flow = np.stack(np.meshgrid(across, across))
+    fine = 4 * size  # supersampled for a smooth edge
+    axis = (np.arange(fine, dtype=np.float32) - (fine - 1) / 2) / (fine / 2)
+    flow = np.stack(np.meshgrid(axis, axis))
     wheel = np.where((np.hypot(*flow) <= 1)[..., None], flow_to_color(flow, 1.0), np.uint8(255))
     return np.asarray(cv2.resize(wheel, (size, size), interpolation=cv2.INTER_AREA))
 
 
-def as_flow(flow: FlowLike) -> NDArray[np.float32]:
-    """Flow `(2, H, W)`, tensor or array, as a float32 array."""
+def as_flow(flow: FlowLike) -> Flow:
+    """Convert flow `(2, H, W)`, a tensor or an array, to a float32 array."""
     values = np.asarray(flow.detach().float().cpu() if isinstance(flow, Tensor) else flow, np.float32)
     if values.ndim != 3 or values.shape[0] != 2 or values.size == 0:
-        raise ValueError(f"flow must have shape (2, H, W), got {values.shape}")
+        raise InputError(f"flow must have shape (2, H, W), got {values.shape}")
     return values
 
 
 def check_scale(scale: float) -> float:
-    """A length that flow can be measured by."""
+    """Return the scale, which must be positive and finite."""
     if not 0 < scale < np.inf:
-        raise ValueError(f"max_flow must be a positive number of pixels, got {scale}")
+        raise InputError(f"max_flow must be a positive number of pixels, got {scale}")
     return scale
 
 
-def _known(values: NDArray[np.float32]) -> NDArray[np.bool_]:
-    return np.asarray((np.abs(values) <= LARGEST).all(0))
+def _known(values: Flow) -> Mask:
+    return np.asarray((np.abs(values) <= MAX_FLOW).all(0))

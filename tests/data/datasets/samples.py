@@ -1,6 +1,6 @@
-"""Tiny samples in the public folder layouts, and where the real ones are.
+"""Tiny synthetic samples in the public folder layouts, and the location of the real samples.
 
-Every synthetic pair is a picture and the same picture shifted, by another vector for each data set.
+Every synthetic pair is a picture and the same picture shifted.
 """
 
 import csv
@@ -20,8 +20,8 @@ REAL = Path(os.environ.get("GOCOR_EVAL_DATA", SHARED / "data" / "eval"))
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real samples in {REAL}: set GOCOR_EVAL_DATA")
 
 HEIGHT, WIDTH = 40, 56
-SHIFT = (5, -3)  # of all synthetic pairs: query(p + SHIFT) = reference(p)
-OPTIONS = {  # readers whose defaults the samples below do not serve
+SHIFT = (5, -3)  # flow of all synthetic pairs: query(p + SHIFT) = reference(p)
+OPTIONS = {  # of readers whose defaults do not fit the samples below
     "flyingthings3d": {"split": "TRAIN"},
 }
 
@@ -185,7 +185,7 @@ def megadepth(root):
 
 
 def eth3d(root):
-    """Frames of a camera that moves sideways before a plane: every point moves by SHIFT between frames 3 apart."""
+    """Frames of a camera that moves parallel to a plane: every point moves by SHIFT within 3 frames."""
     for sequence in ("delivery_area", "forest"):
         folder = root / sequence
         model = folder / "rig_calibration_undistorted"
@@ -241,6 +241,6 @@ assert WRITERS.keys() == DATASETS.keys()
 
 
 def write_sample(name, root):
-    """Write a sample of a data set; returns what its reader takes."""
+    """Write a sample of a data set; returns the path for its reader."""
     WRITERS[name](root)
     return root / "pairs.csv" if name == "manifest" else root

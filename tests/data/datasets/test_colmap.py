@@ -14,7 +14,7 @@ def written(tmp_path, text, name="images.txt"):
     return tmp_path / name
 
 
-def test_images_without_points_and_points_without_a_place(tmp_path):
+def test_images_without_keypoints_and_keypoints_without_a_point(tmp_path):
     text = (
         HEADER
         + "1 1 0 0 0 0 0 0 3 a b.png\n5.5 6.5 12 7 8 -1 1.5 2.5 4\n2 1 0 0 0 0 0 0 3 c.png\n\n3 1 0 0 0 1 2 3 3 d.png\n"
@@ -22,15 +22,15 @@ def test_images_without_points_and_points_without_a_place(tmp_path):
     first, second, third = read_views(written(tmp_path, text))
     assert (first.name, second.name, third.name) == ("a b.png", "c.png", "d.png")
     assert first.ids.tolist() == [4, 12]
-    assert first.points.tolist() == [[1, 2], [5, 6]]  # the centre of the first pixel is at ½ there, at 0 here
+    assert first.points.tolist() == [[1, 2], [5, 6]]  # COLMAP's first pixel has its centre at ½, ours at 0
     assert len(second.ids) == len(third.ids) == 0
     assert third.translation.tolist() == [1, 2, 3]
     assert correspondences(first, second).shape == (0, 4)
 
 
 @pytest.mark.parametrize("text", ["1 1 0 0 0\n\n", "1 1 0 0 0 0 0 0 3 a.png\n1 2\n", "a b c d e f g h i j\n\n"])
-def test_what_is_no_such_file(tmp_path, text):
-    with pytest.raises(ValueError, match=r"images\.txt is not an images\.txt of COLMAP"):
+def test_other_files_are_errors(tmp_path, text):
+    with pytest.raises(ValueError, match=r"images\.txt is not COLMAP's images\.txt"):
         read_views(written(tmp_path, text))
 
 

@@ -1,4 +1,4 @@
-"""A list of one's own pairs."""
+"""Lists of your own pairs."""
 
 import json
 
@@ -50,13 +50,13 @@ def test_json_with_values_in_it_and_masks(folder):
         ("reference,query,flow,points\na1.png,b1.png,1.flo,2.csv\n", "got flow and points"),
         ("reference,query,depth\na1.png,b1.png,1.flo\n", "no column 'depth'"),
         ("reference,flow\na1.png,1.flo\n", "query must be the path of an image"),
-        ("reference,query,flow\na1.png,b1.png\n", "row 2: expected 3 values, got 2"),
+        ("reference,query,flow\na1.png,b1.png\n", r"row 2: expected 3 values \(reference,query,flow\), got 2"),
         ("reference,query,flow\n", "lists no pairs"),
-        ("reference,query,flow\na1.png,b1.png,1.flo\na1.png,b1.png,1.flo\n", "a second pair named 'a1-b1'"),
+        ("reference,query,flow\na1.png,b1.png,1.flo\na1.png,b1.png,1.flo\n", "a second pair is named 'a1-b1'"),
         ("reference,query,points,occluded\na1.png,b1.png,2.csv,b1.png\n", "occluded goes with flow"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder, text, message):
+def test_errors_are_one_line(folder, text, message):
     (folder / "bad.csv").write_text(text)
     with pytest.raises(ValueError, match=message) as error:
         open_dataset("manifest", folder / "bad.csv")
@@ -68,10 +68,10 @@ def test_what_is_wrong_is_said_in_one_line(folder, text, message):
     [
         ({"points": [[1, 2, 3]]}, "rows of four finite numbers"),
         ({"points": [[1, 2, 3, None]]}, "rows of four finite numbers"),
-        ({"homography": [[1, 0, 0], [0, 1, 0]]}, "nine numbers"),
+        ({"homography": [[1, 0, 0], [0, 1, 0]]}, "nine finite numbers"),
         ({"homography": [[1, 0, 0], [1, 0, 0], [0, 0, 1]]}, "cannot be inverted"),
-        ({"homography": "1.flo"}, "nine numbers"),
-        ({"points": "3.txt"}, "must begin with the columns x,y,x_query,y_query"),
+        ({"homography": "1.flo"}, "nine finite numbers"),
+        ({"points": "3.txt"}, "must begin with a line of the columns x,y,x_query,y_query"),
     ],
 )
 def test_wrong_ground_truth_is_an_error_when_it_is_read(folder, row, message):

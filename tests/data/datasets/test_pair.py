@@ -1,4 +1,4 @@
-"""The type that data sets give, and the sequence of them."""
+"""Pairs and data sets of them."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_truth_of_a_homography_is_not_rounded():
     ("fields", "message"),
     [
         ({}, "either a flow or points"),
-        ({"flow": np.zeros((40, 56, 2), np.float32)}, "flow and valid go together"),
+        ({"flow": np.zeros((40, 56, 2), np.float32)}, "flow and valid must be given together"),
         (
             {"flow": np.zeros((40, 55, 2), np.float32), "valid": np.ones((40, 56), bool)},
             r"flow must have shape \(40, 56",
@@ -71,5 +71,5 @@ def test_a_data_set_is_a_sequence():
         data.spread(0)
     with pytest.raises(IndexError):
         data[10]
-    with pytest.raises(ValueError, match="pairs of one name"):
+    with pytest.raises(ValueError, match="must have different names"):
         PairDataset("mine", [Item("a", read("a"))] * 2)

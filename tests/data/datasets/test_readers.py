@@ -1,4 +1,4 @@
-"""Readers: what they give, on synthetic samples in every public layout and on real samples where there are any."""
+"""Readers on synthetic samples in every public layout, and on real samples if there are any."""
 
 import pickle
 import shutil
@@ -67,7 +67,7 @@ def test_the_query_shows_what_the_truth_says(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_pairs_are_read_lazily_and_travel_to_other_processes(name, tmp_path):
+def test_pairs_are_read_lazily_and_can_be_pickled(name, tmp_path):
     data = pickle.loads(pickle.dumps(sample(name, tmp_path)))
     first = data[0]
     shutil.rmtree(tmp_path / "data")
@@ -88,7 +88,7 @@ def test_missing_data_is_one_clear_line(name, tmp_path):
         open_dataset(name, tmp_path / "nowhere")
 
 
-def test_a_part_that_is_missing_is_named(tmp_path):
+def test_a_missing_part_is_named(tmp_path):
     write_sample("kitti2015", tmp_path)
     (tmp_path / "training" / "image_2" / "000001_11.png").unlink()
     with pytest.raises(MissingDataError, match=r"000001_11\.png is missing"):
@@ -108,7 +108,7 @@ def test_unknown_names_and_options():
         open_dataset("sintel", ".", render="albedo")
 
 
-def test_the_folder_above_is_accepted(tmp_path):
+def test_the_parent_folder_is_accepted(tmp_path):
     write_sample("flyingchairs", tmp_path / "FlyingChairs_release")
     assert len(open_dataset("flyingchairs", tmp_path)) == 3
 
@@ -146,7 +146,7 @@ def test_flyingchairs_split(tmp_path):
     assert sample("flyingchairs", tmp_path, split="train").names == ("00001", "00003")
     assert open_dataset("flyingchairs", tmp_path / "data", split="val").names == ("00002",)
     (tmp_path / "data" / "FlyingChairs_train_val.txt").write_text("1\n2\n")
-    with pytest.raises(ValueError, match="2 lines, there are 3 pairs"):
+    with pytest.raises(ValueError, match="2 lines, but there are 3 pairs"):
         open_dataset("flyingchairs", tmp_path / "data", split="val")
 
 
@@ -182,7 +182,7 @@ def test_eth3d_intervals_cameras_and_groups(tmp_path):
     assert {item.group for item in data.items} == {"delivery_area", "forest"}
     pair = data[0]
     assert pair.points.shape == (3, 4)
-    assert pair.points[0, :2].tolist() == [30, 20]  # COLMAP's corner of a pixel is our centre less a half
+    assert pair.points[0, :2].tolist() == [30, 20]  # half a pixel less than in COLMAP's file
     assert np.allclose(pair.cameras.translation, [SHIFT[0] / 50, SHIFT[1] / 50, 0])
     assert np.allclose(pair.cameras.reference, [[50, 0, 28], [0, 50, 20], [0, 0, 1]])
     wide = open_dataset("eth3d", tmp_path / "data", interval=15)
@@ -201,14 +201,21 @@ def test_megadepth_names_what_is_wrong_with_its_table(tmp_path):
     path.write_text(path.read_text().replace("XA", "XC"))
     with pytest.raises(ValueError, match="XA is missing"):
         open_dataset("megadepth", tmp_path / "data")
-    path.write_text(path.read_text().replace("XC", "XA").replace(";", ",", 1))
+    table = path.read_text().replace("XC", "XA")
+    path.write_text(table.replace(";", ",", 1))
+    with pytest.raises(ValueError, match=r"test1600Pairs\.csv, row 2: expected 8 values .*, got 9"):
+        open_dataset("megadepth", tmp_path / "data")
+    path.write_text(table.replace(";", "/", 1))
     with pytest.raises(ValueError, match=r"test1600Pairs\.csv, pair 0000"):
         open_dataset("megadepth", tmp_path / "data")[0]
+    path.write_text(table.splitlines()[0])
+    with pytest.raises(MissingDataError, match="any pair is missing"):
+        open_dataset("megadepth", tmp_path / "data")
 
 
 @needs_real
 def test_real_samples():
-    """Numbers of pairs and facts of the ground truth that can be read off the files by hand."""
+    """Numbers of pairs and sizes, counted by hand."""
     counts = {
         ("hpatches", "v"): 16,
         ("hpatches", "i"): 10,
@@ -240,7 +247,7 @@ def test_real_kitti_agrees_with_its_file():
 
 @needs_real
 def test_real_homographies_align_the_images():
-    """The query, seen through the ground truth, looks more like the reference than the query as it is."""
+    """The query warped by the ground truth resembles the reference more than the query itself does."""
     import cv2
 
     for split in ("v", "i"):

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gocor.data.io import read_image, to_rgb, write_image
-from gocor.data.io.images import PNG_SIGNATURE
+from gocor.data.io import encode_image, read_image, to_rgb, write_image
+from gocor.data.io.containers import PNG_SIGNATURE
 
 
 def picture(height=12, width=17, channels=3, dtype=np.uint8, seed=0):
@@ -50,7 +50,7 @@ def png_chunk(kind, body):
 
 
 def png_with(block, png):
-    return png[:33] + png_chunk(b"eXIf", block) + png[33:]  # behind the signature and IHDR
+    return png[:33] + png_chunk(b"eXIf", block) + png[33:]  # after the signature and IHDR
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -64,7 +64,7 @@ def test_exif_turns_a_jpeg_as_opencv_does(tmp_path, orientation, order):
 
 
 def test_exif_six_is_a_quarter_turn_to_the_right(tmp_path):
-    """Written by hand, so that nothing rests on OpenCV's reading of the tag; colours and alpha turn together."""
+    """The expected picture does not depend on OpenCV's EXIF support; colours and alpha are rotated together."""
     rgba = picture(channels=4)
     rgba[..., 3] = np.where(picture(channels=1, seed=1) > 99, 255, 0)
     ours = read_image(saved(tmp_path, "a.png", png_with(exif(6, ">"), encoded(".png", rgba))))
@@ -80,6 +80,7 @@ def test_exif_turns_a_webp(tmp_path):
 
 
 @pytest.mark.parametrize("block", [b"", b"II", b"II*\0\xff\xff\xff\xff", exif(0, "<"), exif(9, ">"), exif(6, "<")[:30]])
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # by Pillow
 def test_a_broken_exif_block_is_ignored(tmp_path, block):
     plain = read_image(saved(tmp_path, "a.jpg", encoded(".jpg", picture())))
     assert np.array_equal(read_image(saved(tmp_path, "b.jpg", jpeg_with(block, encoded(".jpg", picture())))), plain)
@@ -93,7 +94,7 @@ def test_colours_come_as_rgb(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".png", ".tiff"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_file_and_its_array_give_one_result(tmp_path, suffix, dtype, channels):
+def test_a_file_and_an_array_give_the_same_result(tmp_path, suffix, dtype, channels):
     image = picture(channels=channels, dtype=dtype)
     ours = read_image(saved(tmp_path, "a" + suffix, encoded(suffix, image)))
     assert np.array_equal(ours, to_rgb(image))
@@ -101,8 +102,8 @@ def test_a_file_and_its_array_give_one_result(tmp_path, suffix, dtype, channels)
     assert ours.flags.writeable
 
 
-def test_colours_that_come_multiplied_by_alpha(tmp_path):
-    """OpenCV does so with TIFF files that declare what their fourth channel is, as Pillow's do."""
+def test_premultiplied_colours(tmp_path):
+    """OpenCV premultiplies TIFF files that declare what their fourth channel is, as Pillow's do."""
     image = pytest.importorskip("PIL.Image")
     rgba = picture(channels=4)
     image.fromarray(rgba).save(tmp_path / "a.tiff")
@@ -243,7 +244,7 @@ def test_any_damage_gives_an_image_or_one_clear_error(tmp_path, suffix, data):
     assert message == "" or (str(path) in message and "\n" not in message)
 
 
-def test_pixels_that_have_no_scale_are_an_error(tmp_path):
+def test_signed_integers_are_an_error(tmp_path):
     for dtype in (np.int16, np.int32):
         path = saved(tmp_path, "a.tiff", encoded(".tiff", np.ones((3, 4, 3), dtype)))
         with pytest.raises(ValueError, match=rf"a\.tiff.*{np.dtype(dtype)}"):
@@ -291,12 +292,21 @@ def test_writing(tmp_path):
         ("a.jpg", np.zeros((1, 70000, 3), np.uint8), "cannot write"),
     ],
 )
-def test_what_cannot_be_written_leaves_nothing(tmp_path, name, image, message):
+def test_failed_writing_leaves_nothing(tmp_path, name, image, message):
     with pytest.raises(ValueError, match=message):
         write_image(tmp_path / name, image)
     assert not list(tmp_path.iterdir())
 
 
+def test_the_content_of_an_image_file(tmp_path):
+    smooth = cv2.resize(picture(3, 3), (64, 48), interpolation=cv2.INTER_LINEAR)
+    for name, options in (("a.png", {}), ("a.jpg", {"suffix": ".jpg", "quality": 40})):
+        write_image(tmp_path / name, smooth, quality=40)
+        assert encode_image(smooth, **options) == (tmp_path / name).read_bytes()
+    with pytest.raises(ValueError, match="expected a uint8 array"):
+        encode_image(smooth / 255)
+
+
 def test_opencv_is_not_imported_before_it_is_needed():
-    code = "import sys, gocor, gocor.data; sys.exit('cv2' in sys.modules)"
+    code = "import sys, gocor.data.io, gocor.matching; sys.exit('cv2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -66,17 +66,17 @@ def test_light_varies_smoothly_and_from_image_to_image():
     grey = torch.full((64, 2, 3, *SIZE), 64.0)
     result, _ = changed(grey, light=0.3, light_share=0.5)
     light = (result / 64).log()
-    assert (light - light[:, :, :1]).abs().max() < 1e-4  # of all channels
+    assert (light - light[:, :, :1]).abs().max() < 1e-4  # the same for all channels
     spread = light[:, :, 0].std((2, 3))
     lit = spread > 1e-3
     assert 0.35 < lit.float().mean() < 0.65
     assert (lit[:, 0] != lit[:, 1]).any()
     assert 0.2 < spread[lit].mean() < 0.35
-    assert light.diff(dim=4).abs().max() < 0.15  # no edges: 14 pixels between two values of the light
+    assert light.diff(dim=4).abs().max() < 0.15  # smooth: 14 pixels lie between two values of the field
 
 
 @pytest.mark.parametrize(("blur", "taps"), [(0.8, 5), (2.0, 9), (4.0, 17)])
-def test_blur_is_opencvs(blur, taps):
+def test_blur_agrees_with_opencv(blur, taps):
     source = images()
     result, drawn = changed(source, blur=blur, blur_share=1.0)
     assert drawn["kernel"].shape[-1] == taps

@@ -1,4 +1,4 @@
-"""Objects: whose motion a pixel has, and what hides it, against a computation pixel by pixel."""
+"""Objects: motion and occlusion of pixels, against a computation pixel by pixel."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from gocor.data.synthetic.motion import Frame
 from .toy import object_store, photo_store
 
 SIZE = 72
-MARGIN = 1.5  # pixels: nearer to an edge than this, a pixel is mixed
+MARGIN = 1.5  # pixels: at a smaller distance from an edge, colours may be mixed
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def project(matrix, point):
 
 
 def depth_inside(store, index, matrix, point):
-    """Image pixels from a point to the edge of an object, negative outside; `matrix` takes it to the stored object."""
+    """Pixels from a point to the edge of an object, negative outside; `matrix` maps to the stored object."""
     if not matrix[0].any():
         return -1e6  # absent
     at = project(matrix, point)
@@ -82,7 +82,9 @@ def test_owners_and_occlusion_pixel_by_pixel(photos, name):
                     counts["outside"] += 1
                 elif inside and shown:
                     assert occluded == hidden
-                    if owner is None or depths[owner] > 3:  # an object's own edge may be mixed in the query
+                    if (
+                        owner is None or depths[owner] > 3
+                    ):  # near its own edge, an object may be mixed with others in the query
                         assert valid == (not hidden)
                     counts["occluded" if hidden else "visible"] += 1
                     counts["object"] += owner is not None
@@ -112,7 +114,7 @@ def test_objects_may_be_read_together(photos, monkeypatch, together):
         assert torch.equal(getattr(at_once, field), getattr(one_by_one, field))
 
 
-def test_no_objects_where_none_are_drawn(photos):
+def test_pairs_without_objects(photos):
     still = replace(PRESETS["dynamic"], objects=Objects(share=0.0))
     pairs = SyntheticPairs(photos, preset=still, size=(48, 48), objects=object_store()).batch(0, 4)
     alone = SyntheticPairs(photos, preset=replace(still, objects=None), size=(48, 48)).batch(0, 4)
@@ -134,7 +136,7 @@ def test_how_many_objects(photos):
 
 
 def test_published_objects_have_their_own_size_and_small_or_large_moves(photos):
-    """At 520 pixels a stored object keeps its size; half of the moves are below 8 pixels, half go anywhere."""
+    """At 520 pixels an object keeps its size; half of the moves are below 8 pixels, the others go anywhere."""
     store, frame = object_store(), Frame(520, 520)
     drawn = draw_batch(PRESETS["dynamic-published"], photos.at(0), store, 4000, frame, np.random.default_rng(0))
     present = drawn["to_object"][:, 0, 0, 0].any(-1)
@@ -158,7 +160,7 @@ def test_published_objects_have_their_own_size_and_small_or_large_moves(photos):
 
 
 def test_native_objects_that_cover_too_much_are_shrunk(photos):
-    """To a share of the image in the range, by area."""
+    """Their area becomes a share of the image in the range."""
     store, frame = object_store(), Frame(40, 40)
     objects = replace(PRESETS["dynamic-published"].objects, native_side=20)
     preset = replace(PRESETS["dynamic-published"], objects=objects)
@@ -172,7 +174,7 @@ def test_native_objects_that_cover_too_much_are_shrunk(photos):
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_moves_are_relative_to_the_background(photos, relative):
-    """With hardly any move of its own, an object goes with the ground it stands on, or stands still."""
+    """An object with a tiny move follows the background if `relative`, else it stays where it is."""
     objects = Objects(
         count=(1, 1),
         near=1,

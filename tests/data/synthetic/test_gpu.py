@@ -1,4 +1,4 @@
-"""Pairs made on a GPU: those of the CPU, without waiting for the device."""
+"""A GPU makes the same pairs as a CPU, without waiting for the device."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def stores(folder, device):
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("tf32", [False, True])
 def test_a_gpu_makes_the_pairs_of_the_cpu(tmp_path, request, name, tf32):
-    before = torch.backends.cuda.matmul.allow_tf32  # monkeypatch cannot set this attribute back
+    before = torch.backends.cuda.matmul.allow_tf32  # monkeypatch cannot restore this attribute
     request.addfinalizer(lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", before))
     torch.backends.cuda.matmul.allow_tf32 = tf32
     batches = []

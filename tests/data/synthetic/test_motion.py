@@ -1,4 +1,4 @@
-"""Motions against independent computations."""
+"""Motions, compared with independent computations."""
 
 import cv2
 import numpy as np
@@ -17,11 +17,11 @@ def draw(motions, count=4000, frame=None, seed=0):
 
 
 def in_frame(warps, frame=None):
-    """Matrices from coordinates n to coordinates n."""
+    """The motions' matrices, from coordinates n to coordinates n."""
     return np.linalg.inv((frame or Frame(241, 241)).to_pixels) @ warps.matrix
 
 
-def test_thin_plate_spline_is_scipys():
+def test_thin_plate_spline_agrees_with_scipy():
     interpolate = pytest.importorskip("scipy.interpolate")
     rng = np.random.default_rng(0)
     extent = (1.4, 1.0)
@@ -33,7 +33,7 @@ def test_thin_plate_spline_is_scipys():
     assert np.abs(ours - theirs).max() < 1e-9
 
 
-def test_cubic_spline_is_scipys():
+def test_cubic_spline_agrees_with_scipy():
     interpolate = pytest.importorskip("scipy.interpolate")
     rng = np.random.default_rng(0)
     coefficients, points = rng.normal(size=(7, 7)), rng.uniform(-1, 1, (40, 2)) * (1.0, 0.7)
@@ -46,7 +46,7 @@ def test_cubic_spline_is_scipys():
 
 
 @pytest.mark.parametrize("extent", [(1.0, 1.0), (1.5, 1.0)])
-def test_corners_are_moved_as_by_opencv(extent):
+def test_corner_moves_agree_with_opencv(extent):
     moves = np.random.default_rng(0).uniform(-0.6, 0.6, (20, 4, 2))
     ours = corners_to_matrix(moves, extent)
     for matrix, move in zip(ours / ours[:, 2:, 2:], moves, strict=True):
@@ -55,14 +55,14 @@ def test_corners_are_moved_as_by_opencv(extent):
         assert np.abs(matrix - theirs).max() < 1e-4
 
 
-def test_adjugate_is_the_inverse_but_for_a_factor():
+def test_adjugate_is_the_inverse_up_to_a_factor():
     matrices = np.random.default_rng(0).normal(size=(5, 2, 3, 3))
     expected = np.linalg.inv(matrices) * np.linalg.det(matrices)[..., None, None]
     assert np.allclose(adjugate(matrices), expected)
 
 
 def test_no_motion_folds_its_image():
-    """Depth stays positive all over the image, also for extreme corners."""
+    """The depth is positive everywhere in the image, even for extreme corner moves."""
     frame = Frame(60, 90)
     for motions in ((Motion(corners=0.66),), (Motion(corners=0.66, inverse_corners=True),)):
         matrices = draw(motions, 20000, frame).matrix
@@ -109,13 +109,15 @@ def test_published_thin_plate():
 
 
 def test_published_homography():
-    """Corners of the query are seen at corners moved by whole 240ths of the side, from -80 to 79."""
+    """Corners move by integers from -80 to 79, in units of 1/240 of the side."""
     warps = draw(PUBLISHED[2:])
     forward = adjugate(in_frame(warps))
     corners = np.concatenate([corners_of((1, 1)), np.ones((4, 1))], 1)
     moved = np.einsum("bij,cj->bci", forward, corners)
     moves = 120 * (moved[..., :2] / moved[..., 2:] - corners_of((1, 1)))
-    halved = np.abs(moves - np.rint(moves)).max((1, 2)) > 1e-6  # half of whole numbers: would have folded
+    halved = (
+        np.abs(moves - np.rint(moves)).max((1, 2)) > 1e-6
+    )  # not integers: halved because the image would have folded
     assert 0.05 < halved.mean() < 0.1
     whole = np.rint(moves[~halved])
     assert (whole.min(), whole.max()) == (-80, 79)
@@ -126,7 +128,7 @@ def test_published_homography():
 def test_small_strength_means_small_motion(name):
     motions = tuple(Motion(**{**vars(m), "strength": (0.0, 0.0)}) for m in PRESETS[name].motions)
     warps = draw(motions, 200)
-    assert np.allclose(in_frame(warps), np.eye(3), atol=0.02)  # corners may be rounded down by a step
+    assert np.allclose(in_frame(warps), np.eye(3), atol=0.02)  # corner moves are rounded down to a step
     assert not warps.coefficients.any()
 
 
@@ -141,7 +143,7 @@ def test_stereo_moves_along_rows_only():
     assert (target[:, 0] - torch.arange(60.0)).abs().max() > 3
 
 
-def test_the_grid_is_the_sum_of_its_functions():
+def test_the_grid_is_the_sum_of_the_basis_functions():
     frame = Frame(20, 31)
     warps = draw((Motion(rotation=30, corners=0.3, plate=0.2, bend=0.1),), 3, frame)
     target = WarpGrid(frame, torch.device("cpu"))(
@@ -154,7 +156,7 @@ def test_the_grid_is_the_sum_of_its_functions():
         assert np.abs(mapped[:, :2] / mapped[:, 2:] - target[:, :, y, x].numpy()).max() < 1e-4
 
 
-def test_split_numbers_lose_nothing():
+def test_split_numbers_sum_up_exactly():
     values = torch.randn(1000)
     high, low = split_tf32(values)
     assert torch.equal(high + low, values)
@@ -163,7 +165,7 @@ def test_split_numbers_lose_nothing():
 
 
 def test_a_split_product_survives_rounding_to_tf32():
-    """What a GPU does that is allowed TF32: both factors rounded to 10 bits behind the point."""
+    """As a GPU with TF32: both factors are rounded to 10 fraction bits."""
 
     def rounded(values):
         return ((values.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)

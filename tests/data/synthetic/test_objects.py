@@ -1,4 +1,4 @@
-"""Cut-outs: from images with transparency and from COCO annotations."""
+"""Cut-outs from images with transparency and from COCO annotations."""
 
 import json
 import zipfile
@@ -8,10 +8,11 @@ import cv2
 import numpy as np
 import pytest
 
+from gocor import GOCorError
 from gocor.data.io import write_image
 from gocor.data.synthetic import ObjectStore, SkippedFilesWarning
 from gocor.data.synthetic.coco import decode_runs, fill_polygons, mask_of, uncompress
-from gocor.data.synthetic.cutouts import clean_cutout
+from gocor.data.synthetic.objects import clean_cutout
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "train" / "objects.zip"
 
@@ -31,7 +32,7 @@ def coloured(colour, size=64):
 
 
 def test_an_edge_has_the_colours_of_the_object():
-    """A red disc from a green photo, whose mask is a pixel too large, leaves no green."""
+    """A red disc is cut out of a green photo with a mask that is a pixel too large: no green is left."""
     rgb = np.where(disc(radius=23)[..., None] > 0, np.array([220, 20, 20]), np.array([20, 220, 20])).astype(np.uint8)
     rgba = clean_cutout(rgb, disc(radius=24)).astype(np.float32)
     assert (rgba[..., :3] <= rgba[..., 3:] + 0.5).all()
@@ -64,12 +65,12 @@ def test_large_objects_are_shrunk(tmp_path):
     assert store.factors.tolist() == [0.5]
 
 
-def test_what_is_no_object_is_left_out(tmp_path):
+def test_files_that_are_no_objects_are_skipped(tmp_path):
     save_rgba(tmp_path / "good.png", coloured((200, 100, 50)), disc())
     save_rgba(tmp_path / "small.png", coloured((200, 100, 50)), disc(radius=5))
     write_image(tmp_path / "opaque.png", coloured((1, 2, 3)))
     (tmp_path / "bad.png").write_bytes(b"no image")
-    with pytest.warns(SkippedFilesWarning, match="3 of 4 objects left out"):
+    with pytest.warns(SkippedFilesWarning, match="3 of 4 objects were skipped"):
         assert len(ObjectStore.open(tmp_path)) == 1
     (tmp_path / "good.png").unlink()
     with pytest.raises(ValueError, match="none of 3 objects can be used"):
@@ -77,7 +78,7 @@ def test_what_is_no_object_is_left_out(tmp_path):
 
 
 def compressed(counts):
-    """COCO's text of run lengths, written from its description."""
+    """COCO's compressed run lengths, encoded by its description."""
     text = ""
     for i, count in enumerate(counts):
         value = count - counts[i - 2] if i > 2 else count
@@ -139,7 +140,7 @@ def test_wrong_masks(segmentation, message):
 
 @pytest.fixture
 def coco(tmp_path):
-    """Two photos: a polygon, run lengths, a crowd and a tiny object on one; an object out of shape on the other."""
+    """Two photos: one with a polygon, run lengths, a crowd and a tiny object; one with run lengths of a wrong size."""
     images = tmp_path / "images"
     images.mkdir()
     rgb = np.full((80, 100, 3), (20, 220, 20), np.uint8)
@@ -170,7 +171,7 @@ def coco(tmp_path):
 
 
 def test_coco_annotations(coco):
-    with pytest.warns(SkippedFilesWarning, match="1 of 2 annotated photos left out"):
+    with pytest.warns(SkippedFilesWarning, match="1 of 2 annotated photos were skipped"):
         store = ObjectStore.open(coco / "instances.json", images=coco / "images")
     assert len(store) == 2
     side = store.pixels.shape[-1] // 2
@@ -186,10 +187,24 @@ def test_coco_photos_may_be_zipped(coco):
     assert len(ObjectStore.open(str(coco / "instances.json"), images=coco / "images.zip")) == 2
 
 
+def test_coco_sources_may_be_lists(coco):
+    """As the options of a training run give them."""
+    with pytest.warns(SkippedFilesWarning):
+        assert len(ObjectStore.open([coco / "instances.json"], images=[coco / "images"])) == 2
+
+
+@pytest.mark.parametrize(
+    "segmentation", [{"size": [8, 10]}, {"size": 8, "counts": [80]}, {"size": [8, 10], "counts": "\n"}, 7, [["a"] * 6]]
+)
+def test_malformed_segmentations_are_user_errors(segmentation):
+    with pytest.raises(GOCorError, match="run lengths"):
+        mask_of(segmentation, 8, 10)
+
+
 def test_wrong_coco_sources(coco, tmp_path):
-    with pytest.raises(ValueError, match="images= goes with"):
+    with pytest.raises(ValueError, match="images= must be given with"):
         ObjectStore.open(coco / "instances.json")
-    with pytest.raises(ValueError, match="images= goes with"):
+    with pytest.raises(ValueError, match="images= must be given with"):
         ObjectStore.open(coco / "images", images=coco / "images")
     (tmp_path / "list.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match="does not hold COCO annotations"):

@@ -1,6 +1,5 @@
-"""Pairs: exact flow, masks, and the same pairs however they are asked for."""
+"""Pairs: exact flow, masks, and reproducibility."""
 
-import threading
 from dataclasses import fields, replace
 
 import numpy as np
@@ -66,8 +65,8 @@ def test_shapes_and_ranges(photos, objects, name):
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("size", [(64, 64), (48, 80)])
 def test_the_warped_query_is_the_reference(photos, objects, name, size, monkeypatch):
-    """On smooth photos, but for interpolation; where nothing of two colours is mixed in, the edges of objects too."""
-    monkeypatch.setattr(compositing, "PURE", 0.999)
+    """Up to interpolation on smooth photos; at the edges of objects too, if pixels of two colours are not valid."""
+    monkeypatch.setattr(compositing, "UNMIXED", 0.999)
     batch = SyntheticPairs(photos, preset=plain(name), size=size, objects=objects).batch(0, 24)
     error = (warp(batch.query, batch.flow, padding="border") - batch.reference).abs().amax(1, keepdim=True)[batch.valid]
     assert batch.valid.float().mean() > 0.4
@@ -82,11 +81,11 @@ def test_edges_of_objects_may_be_slightly_mixed(photos, objects, name):
     batch = SyntheticPairs(photos, preset=plain(name), size=(96, 96), objects=objects).batch(0, 16)
     error = (warp(batch.query, batch.flow, padding="border") - batch.reference).abs().amax(1, keepdim=True)[batch.valid]
     assert error.mean() < 1
-    assert error.max() < 255 * 2 * (1 - compositing.PURE)
+    assert error.max() < 255 * 2 * (1 - compositing.UNMIXED)
 
 
 def test_valid_is_where_the_target_is_inside(photos):
-    """Without objects, and with the whole query within the photo."""
+    """Without objects, if the whole query lies inside the photo."""
     batch = SyntheticPairs(photos, preset=plain("static"), size=(40, 56)).batch(1, 16)
     x = torch.arange(56.0) + batch.flow[:, 0]
     y = torch.arange(40.0)[:, None] + batch.flow[:, 1]
@@ -98,8 +97,8 @@ def test_valid_is_where_the_target_is_inside(photos):
     assert outside.any()
 
 
-def test_flow_is_what_the_drawn_matrices_say(photos):
-    """In float64, from the parameters, pixel by pixel; homographies and affine maps."""
+def test_flow_agrees_with_the_drawn_matrices(photos):
+    """Homographies and affine maps, computed in float64 from the parameters, pixel by pixel."""
     motions = (Motion(rotation=40, zoom=0.5, shear=0.2, shift=0.3), Motion(corners=0.5))
     pairs = SyntheticPairs(photos, preset=replace(STILL, motions=motions), size=(30, 44), seed=5)
     batch, frame = pairs.batch(7, 6), Frame(30, 44)
@@ -113,11 +112,11 @@ def test_flow_is_what_the_drawn_matrices_say(photos):
 
 
 def test_one_known_rotation(photos):
-    """A quarter turn maps the upper left corner to the upper right one."""
+    """A rotation by 90° maps the upper left corner to the upper right corner."""
     turn = replace(STILL, motions=(Motion(stretch=(1, 1), rotation=90),))
     pairs = SyntheticPairs(photos, preset=turn, size=(33, 33))
     batch = pairs.batch(0, 64)
-    angle = torch.atan2(batch.flow[:, 1, 16, 32], 16 + batch.flow[:, 0, 16, 32])  # of the middle of the right edge
+    angle = torch.atan2(batch.flow[:, 1, 16, 32], 16 + batch.flow[:, 0, 16, 32])  # at the centre of the right edge
     assert angle.abs().max() < np.pi / 2 + 1e-3
     assert angle.min() < -1
     assert angle.max() > 1
@@ -127,7 +126,7 @@ def test_one_known_rotation(photos):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_step_has_its_pairs_whatever_came_before(photos, objects, name):
+def test_the_pairs_of_a_step_do_not_depend_on_earlier_calls(photos, objects, name):
     first = SyntheticPairs(photos, preset=name, size=(32, 32), seed=3, objects=objects)
     second = SyntheticPairs(photos, preset=name, size=(32, 32), seed=3, objects=objects)
     expected = [first.batch(step, 4) for step in range(3)]
@@ -140,32 +139,11 @@ def test_a_step_has_its_pairs_whatever_came_before(photos, objects, name):
 
 @pytest.mark.parametrize("name", ["static", "dynamic"])
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_ranks_together_see_what_one_process_sees(photos, objects, name, world_size):
+def test_ranks_share_the_batch_of_one_process(photos, objects, name, world_size):
     pairs = SyntheticPairs(photos, preset=name, size=(40, 48), objects=objects)
     shares = [pairs.batch(9, 6, rank=rank, world_size=world_size) for rank in range(world_size)]
     assert all(len(share) == 6 // world_size for share in shares)
     assert same(PairBatch.cat(shares), pairs.batch(9, 6))
-
-
-def test_prefetched_batches_are_the_same(photos, objects):
-    pairs = SyntheticPairs(photos, preset="dynamic", size=(32, 32), objects=objects)
-    ahead = list(pairs.prefetch(4, 6, stop=9, rank=1, world_size=2, ahead=2))
-    assert len(ahead) == 5
-    for step, batch in enumerate(ahead, 4):
-        assert same(batch, pairs.batch(step, 6, rank=1, world_size=2))
-
-
-def test_prefetching_can_be_left_early(photos):
-    before = threading.active_count()
-    endless = SyntheticPairs(photos, size=(32, 32)).prefetch(0, 2)
-    next(endless)
-    endless.close()
-    assert threading.active_count() == before
-
-
-def test_an_error_while_prefetching_arrives(photos):
-    with pytest.raises(ValueError, match="multiple of world_size"):
-        next(SyntheticPairs(photos, size=(32, 32)).prefetch(0, 3, world_size=2))
 
 
 def test_autocast_changes_nothing(photos, objects):
@@ -193,7 +171,7 @@ def test_a_batch_can_be_cut_and_moved(photos):
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )
-def test_what_cannot_be_made(photos, options, message):
+def test_wrong_options(photos, options, message):
     with pytest.raises(ValueError, match=message):
         SyntheticPairs(photos, **options)
 
@@ -201,7 +179,7 @@ def test_what_cannot_be_made(photos, options, message):
 @pytest.mark.parametrize(
     "arguments", [{"batch_size": 5, "world_size": 2}, {"batch_size": 4, "world_size": 2, "rank": 2}]
 )
-def test_shares_must_be_equal(photos, arguments):
+def test_ranks_must_have_equal_shares(photos, arguments):
     with pytest.raises(ValueError, match="multiple of world_size"):
         SyntheticPairs(photos, size=(32, 32)).batch(0, **arguments)
 

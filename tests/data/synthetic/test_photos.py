@@ -11,7 +11,7 @@ import torch
 
 from gocor.data.io import write_image
 from gocor.data.synthetic import Crop, Motion, PhotoStore, Preset, SkippedFilesWarning, SyntheticPairs
-from gocor.data.synthetic.sources import list_images
+from gocor.data.synthetic.sources import list_images, read_all
 
 from .toy import photo, photo_store
 
@@ -19,7 +19,7 @@ REAL = Path(__file__).parents[3].parent / "shared" / "data" / "train"
 
 
 def stored(store, index, step=0):
-    """A stored photo as it was, upright: `(H, W, 3)`."""
+    """A stored photo in its original orientation, `(H, W, 3)`."""
     photos = store.at(step)
     height, width = photos.sizes[index]
     pixels = photos.pixels[index, :, :height, :width].permute(1, 2, 0).numpy()
@@ -71,18 +71,42 @@ def test_large_photos_are_shrunk(tmp_path):
     assert np.array_equal(stored(store, 1), whole)
 
 
-def test_what_is_no_image_is_left_out_and_counted_once(tmp_path):
+def test_files_that_are_no_images_are_skipped_with_one_warning(tmp_path):
     write_image(tmp_path / "good.png", photo())
     (tmp_path / "bad.jpg").write_bytes(b"no image")
     (tmp_path / "empty.png").write_bytes(b"")
     write_image(tmp_path / "tiny.png", photo(20, 90))
-    with pytest.warns(SkippedFilesWarning, match="3 of 4 photos left out, the first because of: .*bad.jpg") as caught:
+    with pytest.warns(
+        SkippedFilesWarning, match="3 of 4 photos were skipped; the first failed with: .*bad.jpg"
+    ) as caught:
         store = PhotoStore.open(tmp_path)
     assert len(caught) == 1
     assert len(store) == 1
 
 
-def test_sources_that_hold_nothing(tmp_path):
+def test_a_damaged_file_in_a_zip_is_skipped(tmp_path):
+    write_image(tmp_path / "a.png", photo())
+    write_image(tmp_path / "b.png", photo(seed=1))
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.png", "b.png"):
+            archive.write(tmp_path / name, name)
+    data = bytearray((tmp_path / "photos.zip").read_bytes())
+    start = data.index(b"a.png") + len("a.png")
+    data[start : start + 40] = b"\xff" * 40
+    (tmp_path / "photos.zip").write_bytes(data)
+    with pytest.warns(SkippedFilesWarning, match="1 of 2 photos were skipped.*a.png: cannot be extracted"):
+        assert len(PhotoStore.open(tmp_path / "photos.zip")) == 1
+
+
+def test_bugs_are_not_taken_for_bad_files():
+    def mistake(file):
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        list(read_all(["a"], mistake, threads=1, what="files"))
+
+
+def test_sources_without_images(tmp_path):
     (tmp_path / "notes.txt").write_text("text")
     empty_zip = zipped(tmp_path / "empty.zip", tmp_path / "nothing")
     cases = [
@@ -90,7 +114,7 @@ def test_sources_that_hold_nothing(tmp_path):
         (tmp_path / "notes.txt", ValueError, "neither a folder nor a zip"),
         (empty_zip, ValueError, "no image files"),
         (tmp_path, ValueError, "no image files"),
-        ([], ValueError, "no source"),
+        ([], ValueError, "no images were given"),
     ]
     for source, error, message in cases:
         with pytest.raises(error, match=message):
@@ -107,15 +131,15 @@ def test_options_out_of_range(tmp_path, options):
         PhotoStore.open(tmp_path, **options)
 
 
-def test_a_limit_takes_photos_from_everywhere(tmp_path):
+def test_a_limit_takes_evenly_spaced_photos(tmp_path):
     store = photo_store(tmp_path, 9, limit=3)
     assert len(store) == 3
     assert np.array_equal(stored(store, 1), photo(150, 110, seed=4))
     assert len(photo_store(tmp_path, 9, limit=30)) == 9
 
 
-def test_more_photos_than_fit_take_turns(tmp_path):
-    """Four photos of ten at a time, the same ones at the same step, all of them sooner or later."""
+def test_photos_beyond_the_memory_are_exchanged(tmp_path):
+    """Four of ten photos are in memory at a time, always the same ones at the same step, and all at some step."""
     options = {"max_side": 128, "memory": 4 * 3 * 128 * 96 + 99, "period": 5}
     store, again = photo_store(tmp_path, 10, **options), photo_store(tmp_path, 10, **options)
     assert len(store) == 10
@@ -130,12 +154,12 @@ def test_more_photos_than_fit_take_turns(tmp_path):
     pairs, resumed = (SyntheticPairs(s, size=(32, 32)) for s in (store, again))
     batches = [pairs.batch(step, 3) for step in range(8)]
     assert torch.equal(resumed.batch(7, 3).reference, batches[7].reference)
-    for step, batch in enumerate(resumed.prefetch(0, 3, stop=8)):
-        assert torch.equal(batch.reference, batches[step].reference)
+    for step, batch in enumerate(batches):
+        assert torch.equal(resumed.batch(step, 3).reference, batch.reference)
 
 
 def test_queries_show_photos_upright(tmp_path):
-    """Also photos that are stored turned: the query of a whole photo, unmoved, is the photo."""
+    """The query of a whole photo without motion is the photo, for both orientations."""
     whole = Preset((Motion(),), crop=Crop(share=(1, 1), tilt=0, flip=0), colour=None)
     for size in ((60, 90), (90, 60)):
         write_image(tmp_path / "a.png", photo(*size))
@@ -144,7 +168,7 @@ def test_queries_show_photos_upright(tmp_path):
 
 
 def test_mirrored_and_tilted_queries_stay_in_the_photo(tmp_path):
-    """So that every pixel of an unmoved pair is valid."""
+    """Then every pixel of a pair without motion is valid."""
     store = photo_store(tmp_path)
     tilted = Preset((Motion(),), crop=Crop(share=(0.9, 1), tilt=40, flip=0.5), colour=None)
     assert SyntheticPairs(store, preset=tilted, size=(40, 60)).batch(0, 32).valid.all()

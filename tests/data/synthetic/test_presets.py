@@ -1,4 +1,4 @@
-"""Presets say what they are, and refuse what makes no sense."""
+"""Presets: their names, and errors about wrong settings."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ def test_names():
         get_preset("chairs")
 
 
-def test_a_preset_of_ones_own():
+def test_a_custom_preset():
     mine = replace(PRESETS["static"], colour=None, crop=Crop(tilt=45))
     assert get_preset(mine) is mine
     assert mine.motions == PRESETS["static"].motions
@@ -37,6 +37,6 @@ def test_published_presets_do_not_change_colours():
         (lambda: Preset((Motion(),), objects=Objects(count=(4, 2))), "count must be a range"),
     ],
 )
-def test_what_makes_no_sense(make, message):
+def test_wrong_settings(make, message):
     with pytest.raises(ValueError, match=message):
         make()

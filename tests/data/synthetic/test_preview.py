@@ -58,11 +58,11 @@ def test_with_objects(run, photos, objects, tmp_path, preset):
     assert sheet.exists()
 
 
-def test_files_left_out_are_counted_in_a_line(run, photos, tmp_path):
+def test_skipped_files_are_counted_in_one_line(run, photos, tmp_path):
     (photos / "bad.png").write_bytes(b"no image")
     code, _, err = run("data", "preview", photos, "-o", tmp_path / "sheet.png", "--size", 32)
     assert code == 0
-    assert err.startswith("gocor: warning: 1 of 4 photos left out")
+    assert err.startswith("gocor: warning: 1 of 4 photos were skipped")
     assert err.count("\n") == 1
 
 

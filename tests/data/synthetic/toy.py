@@ -16,7 +16,7 @@ def photo(height=96, width=128, seed=0, sigma=6.0):
 
 
 def photo_store(folder, count=5, **options):
-    """Photos of several shapes, upright ones among them."""
+    """Photos of several sizes, some in portrait format."""
     for seed in range(count):
         size = [(96, 128), (150, 110), (120, 120)][seed % 3]
         write_image(folder / f"{seed}.png", photo(*size, seed=seed))
@@ -24,7 +24,7 @@ def photo_store(folder, count=5, **options):
 
 
 def box(height, width, colour, edge=0):
-    """A rectangle in one colour with premultiplied alpha; `edge` pixels of it fade out."""
+    """A rectangle in one colour with premultiplied alpha, which fades out over `edge` pixels."""
     alpha = np.ones((height, width), np.float32)
     for i in range(edge):
         value = (i + 1) / (edge + 1)

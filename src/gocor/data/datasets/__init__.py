@@ -1,4 +1,4 @@
-"""Data sets of image pairs with ground truth, in their public folder layouts."""
+"""Data sets of image pairs with ground truth, read from their public folder layouts."""
 
 from .eth3d import eth3d
 from .flow_sets import flyingchairs, flyingthings3d, hd1k, kitti2012, kitti2015, middlebury, sintel, stereo

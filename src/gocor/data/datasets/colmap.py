@@ -1,6 +1,6 @@
-"""COLMAP's text format, as far as correspondences and relative poses need it (ETH3D is published in it).
+"""COLMAP's text format (ETH3D is published in it): correspondences and relative poses.
 
-Its image coordinates have the centre of the upper left pixel at (½, ½); ours have it at (0, 0).
+COLMAP puts the centre of the upper left pixel at (½, ½); here it is at (0, 0).
 """
 
 from dataclasses import dataclass
@@ -8,31 +8,36 @@ from pathlib import Path
 
 import numpy as np
 
+from ...utils.arrays import Array
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
-from .pair import Cameras, Points
+from .pair import Cameras
 
 PINHOLES = {"PINHOLE": (0, 1, 2, 3), "SIMPLE_PINHOLE": (0, 0, 1, 2)}
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A registered image: its file, pose (world → camera), camera, and the 3-D points it shows."""
+    """A registered image: its file, its camera, its pose (world → camera), and the 3-D points visible in it."""
 
     name: str
     camera: int
-    rotation: Points
-    translation: Points
-    ids: np.ndarray  # (N,), of 3-D points, ascending
-    points: Points  # (N, 2), pixels
+    rotation: Array
+    translation: Array
+    ids: np.ndarray  # (N,), numbers of the 3-D points, ascending
+    points: Array  # (N, 2), their pixels
 
 
 def read_views(path: PathLike) -> list[View]:
-    """`images.txt`, in its order: two lines an image, pose and name, then x, y, id of every keypoint (−1: no point)."""
+    """Read `images.txt`: two lines per image, one with pose, camera and name, one with x, y, id of every keypoint.
+
+    Keypoints without a 3-D point have the id −1 and are left out.
+    """
     lines = [line for line in read_bytes(path).decode("utf-8", "replace").splitlines() if not line.startswith("#")]
     while lines and not lines[-1].strip():
         lines.pop()
     if len(lines) % 2:
-        lines.append("")  # the last image shows no points
+        lines.append("")  # the last image has no keypoints
     views = []
     for head, body in zip(lines[::2], lines[1::2], strict=True):
         fields = head.split(maxsplit=9)
@@ -41,15 +46,15 @@ def read_views(path: PathLike) -> list[View]:
             camera, name = int(fields[8]), fields[9].strip()
             table = np.array(body.split(), np.float64).reshape(-1, 3)
         except (ValueError, IndexError):
-            raise ValueError(f"{path} is not an images.txt of COLMAP: {head[:60]!r}") from None
+            raise InputError(f"{path} is not COLMAP's images.txt: cannot read the image {head[:60]!r}") from None
         table = table[table[:, 2] >= 0]
         ids, first = np.unique(table[:, 2].astype(np.int64), return_index=True)
         views.append(View(name, camera, quaternion(pose[:4]), pose[4:], ids, table[first, :2] - 0.5))
     return views
 
 
-def read_intrinsics(path: PathLike) -> dict[int, Points]:
-    """`cameras.txt`: matrices `(3, 3)` of the pinhole cameras, by number; others are left out."""
+def read_intrinsics(path: PathLike) -> dict[int, Array]:
+    """Read `cameras.txt`: intrinsic matrices `(3, 3)` by camera number; only pinhole cameras have one."""
     cameras = {}
     for line in read_bytes(path).decode("utf-8", "replace").splitlines():
         fields = line.split()
@@ -61,14 +66,14 @@ def read_intrinsics(path: PathLike) -> dict[int, Points]:
     return cameras
 
 
-def correspondences(reference: View, query: View) -> Points:
-    """Rows x, y, x′, y′ of the 3-D points that both views show."""
+def correspondences(reference: View, query: View) -> Array:
+    """Rows x, y, x′, y′ of the 3-D points that are visible in both views."""
     _, first, second = np.intersect1d(reference.ids, query.ids, assume_unique=True, return_indices=True)
     return np.concatenate([reference.points[first], query.points[second]], 1)
 
 
-def relative(reference: View, query: View, intrinsics: dict[int, Points]) -> Cameras | None:
-    """Calibration and relative pose of two views, where both are pinhole cameras."""
+def relative(reference: View, query: View, intrinsics: dict[int, Array]) -> Cameras | None:
+    """Calibration and relative pose of two views; None unless both cameras are pinhole cameras."""
     if reference.camera not in intrinsics or query.camera not in intrinsics:
         return None
     rotation = query.rotation @ reference.rotation.T
@@ -76,8 +81,8 @@ def relative(reference: View, query: View, intrinsics: dict[int, Points]) -> Cam
     return Cameras(intrinsics[reference.camera], intrinsics[query.camera], rotation, translation)
 
 
-def quaternion(values: Points) -> Points:
-    """Rotation matrix of a quaternion w, x, y, z."""
+def quaternion(values: Array) -> Array:
+    """Rotation matrix of a quaternion (w, x, y, z)."""
     w, x, y, z = values / np.linalg.norm(values)
     return np.array(
         [
@@ -89,7 +94,7 @@ def quaternion(values: Points) -> Points:
 
 
 def model_folder(sequence: Path) -> Path | None:
-    """The reconstruction of an ETH3D sequence: of the undistorted images, else of the original ones."""
+    """Folder of an ETH3D sequence's reconstruction, preferably the one of the undistorted images."""
     for name in ("rig_calibration_undistorted", "rig_calibration"):
         if (sequence / name / "images.txt").is_file():
             return sequence / name

@@ -1,13 +1,14 @@
 """Optical flow: KITTI 2012 and 2015, Sintel, Middlebury, FlyingChairs, FlyingThings3D, HD1K; and Middlebury stereo."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
+from ...utils.arrays import FlowField, Mask
 from ...utils.checks import check_choice
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, image_in, load_flow, load_mask
@@ -22,11 +23,17 @@ CHAIRS = "https://lmb.informatik.uni-freiburg.de/resources/datasets/FlyingChairs
 THINGS = "https://lmb.informatik.uni-freiburg.de/resources/datasets/SceneFlowDatasets.en.html"
 HD1K = "http://hci-benchmark.iwr.uni-heidelberg.de"
 
+Masks = Callable[[FlowField, Mask], tuple[Mask, Mask]]  # flow and its known pixels → valid and occluded pixels
+
 
 def kitti2012(root: PathLike, *, images: Literal["auto", "colored_0", "image_0"] = "auto") -> PairDataset:
-    """KITTI flow 2012, training: frames 10 → 11, ground truth `flow_occ`, occluded where `flow_noc` has none.
+    """KITTI flow 2012, training split: frames 10 → 11 with the ground truth `flow_occ`.
 
-    `images`: colour or grey ones; by default colour, where they are there.
+    Pixels that `flow_noc` lacks are occluded.
+
+    Args:
+        root: the folder of the data set.
+        images: colour or grey images; by default colour if the folder exists.
     """
     check_choice("images", images, ("auto", "colored_0", "image_0"))
     layout = Layout("KITTI 2012", root, inside="training/flow_occ", names=("KITTI_2012", "kitti2012"), where=KITTI_2012)
@@ -36,7 +43,7 @@ def kitti2012(root: PathLike, *, images: Literal["auto", "colored_0", "image_0"]
 
 
 def kitti2015(root: PathLike) -> PairDataset:
-    """KITTI flow 2015, training: colour frames 10 → 11, ground truth `flow_occ`, occluded where `flow_noc` has none."""
+    """KITTI flow 2015, training split: colour frames 10 → 11, with occlusions as in `kitti2012`."""
     layout = Layout("KITTI 2015", root, inside="training/flow_occ", names=("KITTI_2015", "kitti2015"), where=KITTI_2015)
     return _kitti("kitti2015", layout, "image_2")
 
@@ -47,115 +54,95 @@ def _kitti(name: str, layout: Layout, images: str) -> PairDataset:
     items = []
     for truth in layout.some("training/flow_occ/*_10.png"):
         number = truth.name.removesuffix("_10.png")
-        pictures = [layout.need(f"training/{images}/{number}_{frame}.png") for frame in (10, 11)]
+        reference, query = (layout.need(f"training/{images}/{number}_{frame}.png") for frame in (10, 11))
         unoccluded = layout.need(f"training/flow_noc/{truth.name}")
-        items.append(Item(number, partial(_read_kitti, number, pictures[0], pictures[1], truth, unoccluded)))
+        items.append(_item(number, reference, query, truth, masks=partial(_kitti_masks, unoccluded)))
     return PairDataset(name, items)
 
 
-def _read_kitti(name: str, reference: Path, query: Path, truth: Path, unoccluded: Path) -> Pair:
-    flow, valid = load_flow(truth)
-    return Pair(name, read_image(reference), read_image(query), flow, valid, valid & ~load_flow(unoccluded)[1])
+def _kitti_masks(unoccluded: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
+    return known, known & ~load_flow(unoccluded)[1]
 
 
 def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> PairDataset:
-    """MPI-Sintel, training: frames k → k+1 of a rendering pass; not valid where `invalid` says so."""
+    """MPI-Sintel, training split: frames k → k+1 of a rendering pass; pixels of the mask `invalid` are not valid."""
     check_choice("render", render, ("clean", "final"))
-    layout = Layout(
-        "MPI-Sintel", root, inside="training/flow", names=("MPI-Sintel-complete", "MPI-Sintel", "sintel"), where=SINTEL
-    )
+    names = ("MPI-Sintel-complete", "MPI-Sintel", "sintel")
+    layout = Layout("MPI-Sintel", root, inside="training/flow", names=names, where=SINTEL)
     folder = layout.need(f"training/{render}")
     items = []
     for truth in layout.some("training/flow/*/frame_*.flo"):
         scene, frame = truth.parent.name, int(truth.stem.removeprefix("frame_"))
-        pictures = [folder / scene / f"frame_{number:04d}.png" for number in (frame, frame + 1)]
-        if not all(path.is_file() for path in pictures):  # a part of the data set: the pass has fewer scenes
+        reference, query = (folder / scene / f"frame_{number:04d}.png" for number in (frame, frame + 1))
+        if not reference.is_file() or not query.is_file():  # a partial copy of the data set may lack scenes
             continue
-        masks = [layout.need(f"training/{kind}/{scene}/{truth.stem}.png") for kind in ("invalid", "occlusions")]
-        name = f"{scene}_{frame:04d}"
-        items.append(
-            Item(name, partial(_read_sintel, name, scene, pictures[0], pictures[1], truth, masks[0], masks[1]), scene)
+        invalid, occlusions = (
+            layout.need(f"training/{kind}/{scene}/{truth.stem}.png") for kind in ("invalid", "occlusions")
         )
+        masks = partial(_sintel_masks, invalid, occlusions)
+        items.append(_item(f"{scene}_{frame:04d}", reference, query, truth, group=scene, masks=masks))
     if not items:
         raise layout.missing(f"any pair of frames in training/{render}")
     return PairDataset(f"sintel-{render}", items)
 
 
-def _read_sintel(
-    name: str, scene: str, reference: Path, query: Path, truth: Path, invalid: Path, occluded: Path
-) -> Pair:
-    flow, known = load_flow(truth)
-    valid = known & ~load_mask(invalid)
-    return Pair(name, read_image(reference), read_image(query), flow, valid, load_mask(occluded), group=scene)
+def _sintel_masks(invalid: Path, occlusions: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
+    return known & ~load_mask(invalid), load_mask(occlusions)
 
 
 def middlebury(root: PathLike) -> PairDataset:
-    """Middlebury flow, sequences with public ground truth: frame10 → frame11; occlusions are not known."""
+    """Middlebury flow, sequences with public ground truth: frames 10 → 11; occlusions are not known."""
     layout = Layout("Middlebury flow", root, inside="other-gt-flow", names=("middlebury",), where=MIDDLEBURY_FLOW)
     items = []
     for truth in layout.some("other-gt-flow/*/flow10.flo"):
         scene = truth.parent.name
-        pictures = [layout.need(f"other-data/{scene}/frame{number}.png") for number in (10, 11)]
-        items.append(Item(scene, partial(_read_plain, scene, pictures[0], pictures[1], truth)))
+        reference, query = (layout.need(f"other-data/{scene}/frame{number}.png") for number in (10, 11))
+        items.append(_item(scene, reference, query, truth))
     return PairDataset("middlebury", items)
 
 
 def stereo(root: PathLike, *, resolution: Literal["Q", "H", "F"] = "Q") -> PairDataset:
-    """Middlebury stereo v3, training: im0 → im1, flow (−disparity, 0), occluded where `mask0nocc` is not white."""
+    """Middlebury stereo v3, training split: im0 → im1 with the flow (−disparity, 0).
+
+    Pixels that are not white in `mask0nocc` are occluded.
+    """
     check_choice("resolution", resolution, ("Q", "H", "F"))
-    folder = f"training{resolution}"
-    layout = Layout(
-        "Middlebury stereo v3",
-        root,
-        inside=folder,
-        names=("MiddEval3", "stereo", "middlebury"),
-        where=MIDDLEBURY_STEREO,
-    )
+    folder, names = f"training{resolution}", ("MiddEval3", "stereo", "middlebury")
+    layout = Layout("Middlebury stereo v3", root, inside=folder, names=names, where=MIDDLEBURY_STEREO)
     items = []
     for truth in layout.some(f"{folder}/*/disp0GT.pfm"):
         scene = truth.parent.name
-        files = [layout.need(f"{folder}/{scene}/{name}.png") for name in ("im0", "im1", "mask0nocc")]
-        items.append(Item(scene, partial(_read_stereo, scene, files[0], files[1], truth, files[2])))
+        reference, query, visible = (
+            layout.need(f"{folder}/{scene}/{name}.png") for name in ("im0", "im1", "mask0nocc")
+        )
+        items.append(_item(scene, reference, query, truth, masks=partial(_stereo_masks, visible)))
     return PairDataset("stereo", items)
 
 
-def _read_stereo(name: str, reference: Path, query: Path, truth: Path, unoccluded: Path) -> Pair:
-    flow, known = load_flow(truth)
+def _stereo_masks(visible: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
     valid = known & (flow[..., 0] < 0)
-    seen = read_image(unoccluded)[..., 0] == 255  # 128 is occluded, 0 is unknown
-    return Pair(name, read_image(reference), read_image(query), flow * valid[..., None], valid, valid & ~seen)
+    return valid, valid & (read_image(visible)[..., 0] != 255)  # 128 is occluded, 0 is unknown
 
 
 def flyingchairs(root: PathLike, *, split: Literal["all", "train", "val"] = "all") -> PairDataset:
-    """FlyingChairs: img1 → img2; the split is the one of `FlyingChairs_train_val.txt`, 1 = training, 2 = validation."""
+    """FlyingChairs: img1 → img2; `FlyingChairs_train_val.txt` holds the split, 1 for training and 2 for validation."""
     check_choice("split", split, ("all", "train", "val"))
-    layout = Layout(
-        "FlyingChairs", root, inside="data/*_flow.flo", names=("FlyingChairs_release", "flyingchairs"), where=CHAIRS
-    )
+    names = ("FlyingChairs_release", "flyingchairs")
+    layout = Layout("FlyingChairs", root, inside="data/*_flow.flo", names=names, where=CHAIRS)
     truths = layout.some("data/*_flow.flo")
     if split != "all":
-        listed = next(
-            (
-                path
-                for folder in (layout.root, layout.root / "data")
-                if (path := folder / "FlyingChairs_train_val.txt").is_file()
-            ),
-            None,
-        )
-        if listed is None:
-            raise layout.missing("FlyingChairs_train_val.txt")
+        file = "FlyingChairs_train_val.txt"  # lies in either folder, depending on the source of the data
+        listed = layout.root / "data" / file if (layout.root / "data" / file).is_file() else layout.need(file)
         kinds = read_bytes(listed).decode("ascii", "replace").split()
         if len(kinds) != len(truths):
-            raise ValueError(f"{listed} has {len(kinds)} lines, there are {len(truths)} pairs")
+            raise InputError(f"{listed} has {len(kinds)} lines, but there are {len(truths)} pairs")
         wanted = "1" if split == "train" else "2"
         truths = [truth for truth, kind in zip(truths, kinds, strict=True) if kind == wanted]
     items = []
     for truth in truths:
         name = truth.name.removesuffix("_flow.flo")
-        pictures = [image_in(truth.parent, f"{name}_img{number}") for number in (1, 2)]
-        if pictures[0] is None or pictures[1] is None:
-            raise layout.missing(f"data/{name}_img1.ppm or {name}_img2.ppm")
-        items.append(Item(name, partial(_read_plain, name, pictures[0], pictures[1], truth)))
+        reference, query = (layout.image(truth.parent, f"{name}_img{number}") for number in (1, 2))
+        items.append(_item(name, reference, query, truth))
     return PairDataset("flyingchairs", items)
 
 
@@ -167,7 +154,7 @@ def flyingthings3d(
     camera: Literal["left", "right"] = "left",
     direction: Literal["into_future", "into_past"] = "into_future",
 ) -> PairDataset:
-    """FlyingThings3D, the full data set: consecutive frames of a camera, into the future or into the past."""
+    """FlyingThings3D, the full data set: consecutive frames of one camera, forward or backward in time."""
     check_choice("split", split, ("TRAIN", "TEST"))
     check_choice("render", render, ("clean", "final"))
     check_choice("camera", camera, ("left", "right"))
@@ -182,39 +169,36 @@ def flyingthings3d(
             continue
         subset, scene = truth.parts[-5:-3]
         frames = layout.root / f"frames_{render}pass" / split / subset / scene / camera
-        pictures = [image_in(frames, f"{int(found[1]) + move:04d}") for move in (0, step)]
-        if pictures[1] is None:  # the last frame of a scene has a flow, but no successor
+        query = image_in(frames, f"{int(found[1]) + step:04d}")
+        if query is None:  # the last frame of a scene has a flow but no next frame
             continue
-        if pictures[0] is None:
-            raise layout.missing(frames / f"{found[1]}.png")
-        name = f"{subset}_{scene}_{found[1]}"
         group = f"{subset}_{scene}"
-        items.append(Item(name, partial(_read_plain, name, pictures[0], pictures[1], truth, group), group))
+        items.append(_item(f"{group}_{found[1]}", layout.image(frames, found[1]), query, truth, group=group))
     if not items:
         raise layout.missing(f"any pair of frames in frames_{render}pass/{split}")
     return PairDataset("flyingthings3d", items)
 
 
 def hd1k(root: PathLike) -> PairDataset:
-    """HD1K, training: consecutive frames of a sequence, ground truth `flow_occ`."""
+    """HD1K, training split: consecutive frames of a sequence with the ground truth `flow_occ`."""
     layout = Layout("HD1K", root, inside="hd1k_flow_gt/flow_occ", names=("HD1K", "hd1k"), where=HD1K)
     frames = layout.need("hd1k_input/image_2")
     items = []
     for truth in layout.some("hd1k_flow_gt/flow_occ/*_*.png"):
         sequence, _, frame = truth.stem.partition("_")
-        pictures = [image_in(frames, f"{sequence}_{int(frame) + move:04d}") for move in (0, 1)]
-        if pictures[1] is None:  # the last frame of a sequence
-            continue
-        if pictures[0] is None:
-            raise layout.missing(f"hd1k_input/image_2/{truth.stem}.png")
-        items.append(
-            Item(truth.stem, partial(_read_plain, truth.stem, pictures[0], pictures[1], truth, sequence), sequence)
-        )
+        query = image_in(frames, f"{sequence}_{int(frame) + 1:04d}")
+        if query is not None:  # the last frame of a sequence has no next frame
+            items.append(_item(truth.stem, layout.image(frames, truth.stem), query, truth, group=sequence))
     if not items:
         raise layout.missing("any pair of frames in hd1k_input/image_2")
     return PairDataset("hd1k", items)
 
 
-def _read_plain(name: str, reference: Path, query: Path, truth: Path, group: str = "") -> Pair:
+def _item(name: str, reference: Path, query: Path, truth: Path, *, group: str = "", masks: Masks | None = None) -> Item:
+    return Item(name, partial(_read, name, reference, query, truth, group, masks), group)
+
+
+def _read(name: str, reference: Path, query: Path, truth: Path, group: str, masks: Masks | None) -> Pair:
     flow, valid = load_flow(truth)
-    return Pair(name, read_image(reference), read_image(query), np.asarray(flow), valid, group=group)
+    valid, occluded = (valid, None) if masks is None else masks(flow, valid)
+    return Pair(name, read_image(reference), read_image(query), flow * valid[..., None], valid, occluded, group=group)

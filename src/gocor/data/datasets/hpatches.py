@@ -1,4 +1,4 @@
-"""HPatches: planar scenes under changes of viewpoint (v_) and of light (i_), ground truth by homographies."""
+"""HPatches: planar scenes under changes of viewpoint (v_) or illumination (i_); homographies are the ground truth."""
 
 from functools import partial
 from pathlib import Path
@@ -6,11 +6,13 @@ from typing import Literal
 
 import numpy as np
 
+from ...utils.arrays import Array
 from ...utils.checks import check_choice
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
-from .layout import Layout, image_in
-from .pair import Item, Pair, PairDataset, Points, homography_pair
+from .layout import Layout
+from .pair import Item, Pair, PairDataset, homography_pair
 
 WHERE = "https://github.com/hpatches/hpatches-dataset (hpatches-sequences-release)"
 VIEWS = range(2, 7)
@@ -22,15 +24,15 @@ def hpatches(
     split: Literal["v", "i", "all"] = "v",
     reference: Literal["first", "other"] = "other",
 ) -> PairDataset:
-    """The sequences release: folders v_* and i_* with images 1 to 6 and H_1_2 to H_1_6.
+    """Read `hpatches-sequences-release`: folders v_* and i_* with images 1 to 6 and homographies H_1_2 to H_1_6.
 
     Args:
         root: the folder of sequences.
-        split: changes of viewpoint, of light, or both.
-        reference: `"other"`, as in the paper: images 2 to 6 are references and image 1 is the query of all;
-            `"first"`: image 1 is the reference, images 2 to 6 the queries.
+        split: changes of viewpoint, of illumination, or both.
+        reference: `"other"`, as in the paper: images 2 to 6 are the references and image 1 is always the query;
+            `"first"`: image 1 is the reference and images 2 to 6 are the queries.
 
-    Pairs are grouped by the number of the other image. Images that a sequence lacks are left out.
+    Pairs are grouped by the number of the other image. Homographies that a sequence lacks are skipped.
     """
     check_choice("split", split, ("v", "i", "all"))
     check_choice("reference", reference, ("first", "other"))
@@ -42,11 +44,9 @@ def hpatches(
         for view in VIEWS:
             if not (folder / f"H_1_{view}").is_file():
                 continue
-            files = [image_in(folder, str(number)) for number in (1, view)]
-            if files[0] is None or files[1] is None:
-                raise layout.missing(f"{folder.name}/1.ppm or {folder.name}/{view}.ppm")
+            first, other = (layout.image(folder, str(number)) for number in (1, view))
             name = f"{folder.name}_1_{view}"
-            read = partial(_read, name, str(view), files[0], files[1], folder / f"H_1_{view}", reference == "other")
+            read = partial(_read, name, str(view), first, other, folder / f"H_1_{view}", reference == "other")
             items.append(Item(name, read, str(view)))
     return PairDataset("hpatches" if split == "v" else f"hpatches-{split}", items)
 
@@ -58,8 +58,8 @@ def _read(name: str, view: str, first: Path, other: Path, matrix: Path, exchange
     return homography_pair(name, *images, homography, group=view)
 
 
-def read_homography(path: PathLike) -> Points:
-    """A 3×3 matrix from a text file of nine numbers."""
+def read_homography(path: PathLike) -> Array:
+    """Read a 3×3 matrix from a text file of nine numbers."""
     try:
         values = np.array(read_bytes(path).decode("ascii").replace(",", " ").split(), np.float64)
     except (UnicodeDecodeError, ValueError):
@@ -67,15 +67,15 @@ def read_homography(path: PathLike) -> Points:
     return check_homography(values, path)
 
 
-def check_homography(values: object, source: PathLike) -> Points:
-    """A regular 3×3 matrix from nine finite numbers."""
+def check_homography(values: object, source: PathLike) -> Array:
+    """Convert nine finite numbers to an invertible 3×3 matrix; `source` names them in an error."""
     try:
         matrix = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         matrix = np.empty(0)
     if matrix.size != 9 or not np.isfinite(matrix).all():
-        raise ValueError(f"{source}: a homography has nine numbers, in rows of three")
+        raise InputError(f"{source}: a homography must have nine finite numbers, in rows of three")
     matrix = matrix.reshape(3, 3)
     if abs(np.linalg.det(matrix)) < 1e-12 or abs(matrix[2, 2]) < 1e-12:
-        raise ValueError(f"{source}: the homography cannot be inverted")
+        raise InputError(f"{source}: the homography cannot be inverted")
     return matrix

@@ -1,29 +1,30 @@
-"""Finding a data set in its public folder layout, and saying what is missing and where to get it."""
+"""Folders of data sets: finding one in its public layout, and errors that say what is missing and where to get it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ...utils.arrays import FlowField, Mask
+from ...utils.errors import GOCorError
 from ...utils.files import PathLike
 from ..io import read_flow, read_image
 from ..io.images import READABLE
-from .pair import Mask
 
 
-class MissingDataError(FileNotFoundError):
-    """A data set, or a part of it, is not where it was looked for."""
+class MissingDataError(GOCorError, FileNotFoundError):
+    """A data set or a part of it is missing."""
 
 
 class Layout:
     """The folder of a data set.
 
     Args:
-        title: what people call the data set.
-        root: folder that was given: the data set's own, or the one that holds it.
-        inside: a folder or file that the data set's folder has, in its public layout.
-        names: names of the folder in the public archives, tried within `root`.
-        where: where the data set is obtained.
+        title: name of the data set in error messages.
+        root: the data set's own folder, or the folder that contains it.
+        inside: pattern of a file or folder by which the data set's own folder is recognised.
+        names: names of that folder in the public archives, which are tried inside `root`.
+        where: address to obtain the data set from.
     """
 
     def __init__(self, title: str, root: PathLike, *, inside: str, names: Sequence[str] = (), where: str) -> None:
@@ -37,36 +38,43 @@ class Layout:
         self.root = found[0]
 
     def missing(self, what: PathLike, folder: PathLike | None = None) -> MissingDataError:
-        """An error, to be raised, that says what is missing."""
+        """The error to raise if a part of the data set is missing."""
         place = self.root if folder is None else folder
         return MissingDataError(f"{self.title}: {what} is missing in {place}; obtain the data set from {self.where}")
 
     def need(self, path: PathLike) -> Path:
-        """A file or folder below the root that must be there."""
+        """Path of a file or folder that must exist below the root."""
         full = self.root / path
         if not full.exists():
             raise self.missing(path)
         return full
 
     def some(self, pattern: str) -> list[Path]:
-        """Files or folders by a pattern, sorted, at least one."""
+        """Sorted paths of all files or folders that match a pattern; at least one must exist."""
         found = sorted(self.root.glob(pattern))
         if not found:
             raise self.missing(pattern)
         return found
 
+    def image(self, folder: Path, stem: str) -> Path:
+        """Path of the image with this name and any suffix, which must exist."""
+        found = image_in(folder, stem)
+        if found is None:
+            raise self.missing(f"the image {stem}", folder)
+        return found
+
 
 def image_in(folder: Path, stem: str) -> Path | None:
-    """An image file by its name without suffix."""
+    """Path of the image with this name and any suffix; None if there is none."""
     return next((path for suffix in READABLE if (path := folder / f"{stem}{suffix}").is_file()), None)
 
 
-def load_flow(path: PathLike) -> tuple[np.ndarray, Mask]:
-    """Flow `(H, W, 2)` float32 and where it is known, from a file."""
+def load_flow(path: PathLike) -> tuple[FlowField, Mask]:
+    """Read a flow `(H, W, 2)` float32 and the mask `(H, W)` of the pixels whose flow is known."""
     flow, valid = read_flow(path)
     return np.ascontiguousarray(flow.transpose(1, 2, 0)), valid
 
 
 def load_mask(path: PathLike) -> Mask:
-    """Where a picture is bright, `(H, W)` bool."""
+    """Read a black and white picture as a mask `(H, W)`, true where it is white."""
     return np.asarray(read_image(path)[..., 0] > 127)

@@ -1,7 +1,5 @@
-"""One's own pairs, listed in a CSV or JSON file."""
+"""Your own pairs, listed in a CSV or JSON file."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -10,83 +8,79 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.arrays import Array
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
-from ..io import read_image
+from ..io import read_csv, read_image
 from .hpatches import check_homography, read_homography
 from .layout import load_flow, load_mask
-from .pair import Item, Pair, PairDataset, Points, homography_pair
+from .pair import Item, Pair, PairDataset, homography_pair
 
 TRUTHS = ("flow", "points", "homography")
 COLUMNS = ("reference", "query", "name", *TRUTHS, "valid", "occluded", "group")
-POINT_COLUMNS = ["x", "y", "x_query", "y_query"]
+POINT_COLUMNS = ("x", "y", "x_query", "y_query")
 
 
 def manifest(root: PathLike) -> PairDataset:
-    """Pairs of a CSV file with a header, or of a JSON file with a list of objects; paths are from where the file lies.
+    """Pairs of a CSV file with a header, or of a JSON file with a list of objects.
 
-    Columns or keys:
+    Columns or keys, whose paths are relative to the file:
         reference, query: images.
-        one of flow: a file as `read_flow` takes it; points: a CSV file with the columns x, y, x_query, y_query, or in
-            JSON a list of such rows; homography, reference → query: a text file of nine numbers, or in JSON the rows.
-        name: optional, by default the names of both images with a hyphen between them.
-        valid, occluded: optional, images that are white where the flow is known, and where the query does not show it.
+        flow: a flow file, see `read_flow`.
+        points: a CSV file with the columns x, y, x_query, y_query; in JSON also a list of such rows.
+        homography: reference → query, a text file of nine numbers; in JSON also three rows of three numbers.
+        name: optional; by default the names of both images joined by a hyphen.
+        valid: optional, goes with flow: an image that is white where the flow is known.
+        occluded: optional, goes with flow: an image that is white where a pixel is occluded in the query.
         group: optional.
+
+    Each pair has exactly one of flow, points and homography.
     """
     path = Path(root)
     if path.suffix.lower() not in (".csv", ".json"):
-        raise ValueError(f"{path}: a manifest is a .csv or a .json file")
-    rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
+        raise InputError(f"{path}: a manifest must be a .csv or .json file")
+    is_csv = path.suffix.lower() == ".csv"
+    rows: list[Any] = [row.values for row in read_csv(path)] if is_csv else _read_json(path)
     items: dict[str, Item] = {}
     for number, row in enumerate(rows, 1):
         where = f"{path}, pair {number}"
         entry = _checked(row, where)
         if entry["name"] in items:
-            raise ValueError(f"{where}: a second pair named {entry['name']!r}, give each its own name")
+            raise InputError(f"{where}: a second pair is named {entry['name']!r}, give each its own name")
         group = str(entry.get("group", ""))
         items[entry["name"]] = Item(entry["name"], partial(_read, entry, path.parent, where), group)
     if not items:
-        raise ValueError(f"{path} lists no pairs")
+        raise InputError(f"{path} lists no pairs")
     return PairDataset(path.stem, list(items.values()))
 
 
-def _csv_rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = list(csv.reader(io.StringIO(read_bytes(path).decode("utf-8-sig")), skipinitialspace=True, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
-    header = [column.strip().lower() for column in rows[0]] if rows else []
-    for number, row in enumerate(rows[1:], 2):
-        if row and len(row) != len(header):
-            raise ValueError(f"{path}, row {number}: expected {len(header)} values, got {len(row)}")
-    return [dict(zip(header, map(str.strip, row), strict=True)) for row in rows[1:] if any(row)]
-
-
-def _json_rows(path: Path) -> list[Any]:
+def _read_json(path: Path) -> list[Any]:
     try:
         rows = json.loads(read_bytes(path))
-    except (UnicodeDecodeError, ValueError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(rows, list):
-        raise ValueError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
+        raise InputError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
     return rows
 
 
 def _checked(row: Any, where: str) -> dict[str, Any]:
+    """The values of a row that are not empty, with a name."""
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected an object, got {type(row).__name__}")
+        raise InputError(f"{where}: expected an object, got {type(row).__name__}")
     entry = {key: value for key, value in row.items() if value not in ("", None)}
     unknown = sorted(set(entry) - set(COLUMNS))
     if unknown:
-        raise ValueError(f"{where}: no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+        raise InputError(f"{where}: there is no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     for key in ("reference", "query"):
         if not isinstance(entry.get(key), str):
-            raise ValueError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
+            raise InputError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
     truths = [key for key in TRUTHS if key in entry]
     if len(truths) != 1:
-        raise ValueError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
+        raise InputError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
     masks = [key for key in ("valid", "occluded") if key in entry]
     if masks and truths != ["flow"]:
-        raise ValueError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
+        raise InputError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
     entry["name"] = str(entry.get("name") or f"{Path(entry['reference']).stem}-{Path(entry['query']).stem}")
     return entry
 
@@ -104,22 +98,19 @@ def _read(entry: Mapping[str, Any], folder: Path, where: str) -> Pair:
     masks = {key: load_mask(folder / entry[key]) for key in ("valid", "occluded") if key in entry}
     for key, mask in masks.items():
         if mask.shape != valid.shape:
-            raise ValueError(f"{where}: {key} has {mask.shape} pixels, the flow {valid.shape}")
+            raise InputError(f"{where}: {key} has {mask.shape} pixels, the flow has {valid.shape}")
     valid = valid & masks.get("valid", valid)
     return Pair(name, reference, query, flow * valid[..., None], valid, masks.get("occluded"), group=group)
 
 
-def _points(value: Any, folder: Path, where: str) -> Points:
+def _points(value: Any, folder: Path, where: str) -> Array:
     if isinstance(value, str):
-        rows = list(csv.reader(io.StringIO(read_bytes(folder / value).decode("utf-8-sig", "replace"))))
-        header = [column.strip().lower() for column in rows[0]]
-        if header[:4] != POINT_COLUMNS:
-            raise ValueError(f"{folder / value} must begin with the columns {','.join(POINT_COLUMNS)}, got {header}")
-        value, where = [row[:4] for row in rows[1:] if row], str(folder / value)
+        where = str(folder / value)
+        value = [[row.values[column] for column in POINT_COLUMNS] for row in read_csv(where, POINT_COLUMNS)]
     try:
         points = np.array(value, np.float64)
     except (TypeError, ValueError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 4 or not np.isfinite(points).all() or not len(points):
-        raise ValueError(f"{where}: points are rows of four finite numbers, {', '.join(POINT_COLUMNS)}")
+        raise InputError(f"{where}: points must be rows of four finite numbers, {', '.join(POINT_COLUMNS)}")
     return points

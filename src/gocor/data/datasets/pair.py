@@ -1,70 +1,73 @@
-"""What every data set gives: a pair of images with the ground truth between them."""
+"""Image pairs with ground truth, and data sets of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-Picture = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
-Points = NDArray[np.float64]
+from ...ops.homography import project
+from ...utils.arrays import Array, FlowField, Mask, Picture
+from ...utils.errors import InputError
+
+MIN_DEPTH = 1e-9  # A homography is defined for points whose third coordinate is larger: those in front of its horizon.
 
 
 class Cameras(NamedTuple):
-    """Two calibrated views: a point X of the reference's camera is at `rotation @ X + translation` of the query's.
+    """Calibration and relative pose of two cameras.
 
-    The intrinsic matrices and `rotation` are `(3, 3)`, `translation` is `(3,)`; its length has no meaning.
+    A point X in the coordinates of the reference camera is `rotation @ X + translation` in those of the query camera.
+    `reference` and `query` are the intrinsic matrices `(3, 3)`; `rotation` is `(3, 3)`; `translation` is `(3,)`, known
+    up to its length.
     """
 
-    reference: Points
-    query: Points
-    rotation: Points
-    translation: Points
+    reference: Array
+    query: Array
+    rotation: Array
+    translation: Array
 
 
 class Truth(NamedTuple):
     """Ground truth as points.
 
     Attributes:
-        start: `(N, 2)` as `(x, y)` in the reference; of dense ground truth, every valid pixel, row by row.
-        end: `(N, 2)`, where the query shows them, inside it or not.
-        occluded: `(N,)`, whether it does not show them; `None` where that is not known.
+        start: `(N, 2)`, points `(x, y)` in the reference; for dense ground truth every valid pixel, row by row.
+        end: `(N, 2)`, their positions in the query, which may lie outside of it.
+        occluded: `(N,)`, the points that are occluded in the query; `None` if that is not known.
     """
 
-    start: Points
-    end: Points
+    start: Array
+    end: Array
     occluded: Mask | None
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two images and the ground truth between them: a dense flow, sparse points, or a homography (flow included).
+    """Two images and the ground truth between them: a dense flow, sparse points, or a homography with its flow.
 
     Attributes:
         name: unique within its data set.
         reference: RGB `(H, W, 3)`, uint8.
         query: RGB `(Hq, Wq, 3)`, uint8.
-        flow: `(H, W, 2)` float32, reference pixel + flow = query pixel, x first; `None` where there are only points.
-            Zero where it is not valid.
-        valid: `(H, W)` bool, where the flow is known; goes with `flow`.
-        occluded: `(H, W)` bool, where the query does not show a pixel; `None` where that is not known.
-        points: `(N, 4)` rows x, y, x′, y′ of sparse ground truth, pixels of reference and query.
-        homography: `(3, 3)`, reference → query, where the flow is one.
-        cameras: calibration and relative pose, where known.
-        group: what the pair belongs to within its data set: a sequence, a category, an interval.
-        mirrored: whether the query shows its object mirrored (TSS); `None` where that is not known.
+        flow: `(H, W, 2)` float32, reference pixel + flow = query pixel, x first; zero where it is not valid. `None` if
+            the ground truth is sparse.
+        valid: `(H, W)` bool, the pixels whose flow is known; given if and only if `flow` is.
+        occluded: `(H, W)` bool, the pixels that are occluded in the query; `None` if that is not known.
+        points: `(N, 4)`, sparse ground truth in rows x, y, x′, y′: pixels of the reference and of the query.
+        homography: `(3, 3)`, reference → query, if the flow is a homography.
+        cameras: calibration and relative pose, if known.
+        group: part of the data set that the pair belongs to: a sequence, a category, an interval.
+        mirrored: whether the query shows the object mirrored (TSS); `None` if that is not known.
     """
 
     name: str
     reference: Picture = field(repr=False)
     query: Picture = field(repr=False)
-    flow: NDArray[np.float32] | None = field(default=None, repr=False)
+    flow: FlowField | None = field(default=None, repr=False)
     valid: Mask | None = field(default=None, repr=False)
     occluded: Mask | None = field(default=None, repr=False)
-    points: Points | None = field(default=None, repr=False)
-    homography: Points | None = field(default=None, repr=False)
+    points: Array | None = field(default=None, repr=False)
+    homography: Array | None = field(default=None, repr=False)
     cameras: Cameras | None = field(default=None, repr=False)
     group: str = ""
     mirrored: bool | None = None
@@ -73,23 +76,24 @@ class Pair:
         for name in ("reference", "query"):
             image = getattr(self, name)
             if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-                raise ValueError(
-                    f"{self.name}: {name} must be RGB (H, W, 3), uint8, got {image.dtype} {tuple(image.shape)}"
+                raise InputError(
+                    f"{self.name}: {name} must be RGB (H, W, 3) uint8, got {image.dtype} {tuple(image.shape)}"
                 )
         if (self.flow is None) == (self.points is None):
-            raise ValueError(f"{self.name}: a pair has either a flow or points")
+            got = "neither" if self.flow is None else "both"
+            raise InputError(f"{self.name}: a pair has either a flow or points, got {got}")
         if (self.flow is None) != (self.valid is None):
-            raise ValueError(f"{self.name}: flow and valid go together")
+            raise InputError(f"{self.name}: flow and valid must be given together")
         size = self.reference.shape[:2]
         for name, shape in (("flow", (*size, 2)), ("valid", size), ("occluded", size), ("homography", (3, 3))):
             value = getattr(self, name)
             if value is not None and value.shape != shape:
-                raise ValueError(f"{self.name}: {name} must have shape {shape} like the reference, got {value.shape}")
+                raise InputError(f"{self.name}: {name} must have shape {shape}, got {value.shape}")
         if self.points is not None and (self.points.ndim != 2 or self.points.shape[1] != 4):
-            raise ValueError(f"{self.name}: points must have rows x, y, x', y', got shape {self.points.shape}")
+            raise InputError(f"{self.name}: points must have rows x, y, x', y', got shape {self.points.shape}")
 
     def truth(self) -> Truth:
-        """The ground truth as points, in float64; of a homography, computed from it and not from the rounded flow."""
+        """The ground truth as points in float64; those of a homography are computed from the matrix, not the flow."""
         if self.points is not None:
             return Truth(self.points[:, :2].astype(np.float64), self.points[:, 2:].astype(np.float64), None)
         assert self.flow is not None
@@ -103,29 +107,26 @@ class Pair:
         return Truth(start, end, None if self.occluded is None else self.occluded[rows, columns])
 
 
-def homography_flow(homography: Points, size: Sequence[int]) -> tuple[Points, Mask]:
-    """Flow `(H, W, 2)` float64 of a 3×3 homography, and where it is defined, `(H, W)`: in front of the horizon.
+def homography_flow(homography: Array, size: Sequence[int]) -> tuple[Array, Mask]:
+    """Flow `(H, W, 2)` float64 of a 3×3 homography, and the mask `(H, W)` of the pixels in front of its horizon.
 
-    Beyond it the depth is taken as one: a number, far from anything, and not a point that the query shows.
+    Pixels beyond the horizon have no image in the query; their flow is 0.
     """
     matrix = np.asarray(homography, np.float64)
     matrix = matrix / matrix[2, 2]
-    y, x = np.mgrid[: size[0], : size[1]].astype(np.float64)
-    across, down, depth = (row[0] * x + row[1] * y + row[2] for row in matrix)
-    valid = depth > 1e-9
-    depth = np.where(valid, depth, 1.0)
-    return np.stack([across / depth - x, down / depth - y], -1), valid
+    points = np.stack(np.meshgrid(np.arange(size[1]), np.arange(size[0]), indexing="xy"), -1).astype(np.float64)
+    valid = points @ matrix[2, :2] + matrix[2, 2] > MIN_DEPTH
+    return np.where(valid[..., None], project(matrix, points, MIN_DEPTH) - points, 0), valid
 
 
-def homography_pair(name: str, reference: Picture, query: Picture, homography: Points, **fields: Any) -> Pair:
+def homography_pair(name: str, reference: Picture, query: Picture, homography: Array, **fields: Any) -> Pair:
     """A pair whose ground truth is a homography, reference → query."""
     flow, valid = homography_flow(homography, reference.shape[:2])
-    flow = np.where(valid[..., None], flow, 0)
     return Pair(name, reference, query, flow.astype(np.float32), valid, homography=homography, **fields)
 
 
 class Item(NamedTuple):
-    """A pair that has not been read yet."""
+    """A pair of a data set: its name, the function that reads it, and its group."""
 
     name: str
     read: Callable[[], Pair]
@@ -133,10 +134,10 @@ class Item(NamedTuple):
 
 
 class PairDataset(Sequence[Pair]):
-    """Pairs in a fixed order, each read from its files when it is asked for.
+    """A sequence of pairs, each of which is read from its files when it is accessed.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         items: the pairs; their names must be unique.
     """
 
@@ -144,7 +145,7 @@ class PairDataset(Sequence[Pair]):
         self.name = name
         self.items = tuple(items)
         if len({item.name for item in self.items}) < len(self.items):
-            raise ValueError(f"{name} has pairs of one name")
+            raise InputError(f"the pairs of {name} must have different names")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -170,9 +171,9 @@ class PairDataset(Sequence[Pair]):
         return tuple(item.name for item in self.items)
 
     def spread(self, count: int) -> "PairDataset":
-        """At most `count` pairs, evenly spread."""
+        """At most `count` pairs, evenly spaced over the data set."""
         if count < 1:
-            raise ValueError(f"the number of pairs must be at least 1, got {count}")
+            raise InputError(f"the number of pairs must be at least 1, got {count}")
         if count >= len(self):
             return self
         chosen = sorted({int(i) for i in np.linspace(0, len(self) - 1, count).round()})

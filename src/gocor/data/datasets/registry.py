@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike
 from .eth3d import eth3d
 from .flow_sets import flyingchairs, flyingthings3d, hd1k, kitti2012, kitti2015, middlebury, sintel, stereo
@@ -31,20 +32,23 @@ DATASETS: dict[str, Callable[..., PairDataset]] = {
 
 
 def open_dataset(name: str, root: PathLike, **options: Any) -> PairDataset:
-    """A data set in its public folder layout.
+    """Open a data set in its public folder layout.
 
     Args:
         name: one of `DATASETS`.
-        root: its folder, or the one that holds the folder of the public archive; of `manifest`, the file.
-        **options: those of the reader, see the functions of `gocor.data.datasets`.
+        root: the folder of the data set, or the folder that contains it; for `manifest`, the file.
+        **options: options of the reader, see the functions of `gocor.data.datasets`.
 
     Returns:
-        The pairs, read when they are asked for. A `MissingDataError` says what is missing and where to get it.
+        The pairs, each of which is read when it is accessed.
+
+    Raises:
+        MissingDataError: says what is missing and where to get it.
     """
     if name not in DATASETS:
-        raise ValueError(f"no data set is named {name!r}; there are {', '.join(DATASETS)}")
+        raise InputError(f"no data set is named {name!r}; there are {', '.join(DATASETS)}")
     known = [option for option in inspect.signature(DATASETS[name]).parameters if option != "root"]
     unknown = sorted(options.keys() - set(known))
     if unknown:
-        raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        raise InputError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return DATASETS[name](root, **options)

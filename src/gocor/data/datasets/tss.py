@@ -1,8 +1,9 @@
-"""TSS: pairs of objects of one class, dense flow on the object, in three groups, each pair in both directions."""
+"""TSS: pairs of objects of the same class in three groups, with dense flow on the object, in both directions."""
 
 from functools import partial
 from pathlib import Path
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_image
 from .layout import Layout, load_flow, load_mask
@@ -13,9 +14,10 @@ GROUPS = ("FG3DCar", "JODS", "PASCAL")
 
 
 def tss(root: PathLike) -> PairDataset:
-    """Folders `FG3DCar`, `JODS` and `PASCAL` of pairs, each with image, flow and mask 1 and 2, and `flip_gt.txt`.
+    """Read the folders `FG3DCar`, `JODS` and `PASCAL`, in which each pair has a folder.
 
-    The flow is valid on the object of the reference. `mirrored` says whether the two objects face opposite ways.
+    That folder holds `image1.png`, `image2.png`, `flow1.flo`, `flow2.flo`, `mask1.png`, `mask2.png` and `flip_gt.txt`.
+    The flow is valid on the object of the reference. `mirrored` tells whether the two objects face opposite ways.
     """
     layout = Layout("TSS", root, inside="*/*/flow1.flo", names=("TSS_CVPR2016", "tss"), where=WHERE)
     for group in GROUPS:
@@ -38,7 +40,7 @@ def _read(name: str, group: str, folder: Path, first: int, second: int) -> Pair:
     flow, known = load_flow(folder / f"flow{first}.flo")
     mask = load_mask(folder / f"mask{first}.png")
     if mask.shape != known.shape:
-        raise ValueError(f"{folder}: mask{first}.png has {mask.shape} pixels, flow{first}.flo {known.shape}")
+        raise InputError(f"{folder}: mask{first}.png has {mask.shape} pixels, flow{first}.flo has {known.shape}")
     note = folder / "flip_gt.txt"
     mirrored = read_bytes(note).strip() == b"1" if note.is_file() else None
     valid = known & mask

@@ -1,9 +1,12 @@
-"""Images and flow fields in files."""
+"""Image, flow and CSV files."""
 
+from .csv_files import read_csv
 from .flow_files import read_flow, write_flow
-from .images import read_image, to_rgb, write_image
+from .images import encode_image, read_image, to_rgb, write_image
 
 __all__ = [
+    "encode_image",
+    "read_csv",
     "read_flow",
     "read_image",
     "to_rgb",

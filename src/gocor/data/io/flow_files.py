@@ -1,8 +1,8 @@
-"""Flow fields in files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`, told apart by their suffix.
+"""Flow files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`; the suffix tells the format.
 
-In memory a flow is `(2, H, W)` float32, x then y in pixels, beside the mask `(H, W)` of where it is known; where it is
-not, the flow is 0. Files are checked against their headers before anything is allocated, and written whole or not at
-all.
+In memory, a flow is `(2, H, W)` float32, x then y in pixels, with a mask `(H, W)` of the pixels whose flow is known.
+Unknown flow is 0. A file's size is compared with its header before anything is allocated. Files are written whole or
+not at all.
 """
 
 import io
@@ -17,37 +17,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.arrays import Flow, Mask
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
-from .images import MAX_DEFLATE, decode, encode
-
-Flow = NDArray[np.float32]
-Mask = NDArray[np.bool_]
+from .containers import MAX_DEFLATE
+from .images import decode, encode
 
 FLO_MAGIC = struct.pack("<f", 202021.25)
-UNKNOWN = 1e10  # Middlebury's value of an unknown flow
-LARGEST = np.float64(1e9)  # anything beyond is unknown; not a Python float, which would become infinite beside float16
+UNKNOWN = 1e10  # Middlebury's marker of unknown flow
+# Larger values are unknown. A Python float would be cast to float16, and become infinite, in comparisons with float16.
+MAX_FLOW = np.float64(1e9)
 KITTI_SCALE, KITTI_OFFSET = 64.0, 2**15
 PFM_HEADER = re.compile(rb"(P[Ff])\s+(\d{1,10})\s+(\d{1,10})\s+([-+]?[0-9.]+(?:[eE][-+]?\d+)?)[ \t]*\r?\n")
 
 
 def read_flow(path: PathLike) -> tuple[Flow, Mask]:
-    """Flow `(2, H, W)` float32 and where it is known `(H, W)` bool, from a file.
+    """Read a flow `(2, H, W)` float32 and the mask `(H, W)` bool of the pixels whose flow is known.
 
     - `.flo`: values beyond 1e9 and NaN are unknown.
-    - `.png`: KITTI's 16 bits, steps of 1/64 pixel.
-    - `.pfm`: three channels are x, y and validity (ignored where it is zero everywhere, as in FlyingThings3D); one is a
-      disparity d, that is the flow (-d, 0). Infinite values and NaN are unknown; the header's scale is not applied, as
-      is the custom.
-    - `.npz`: arrays `flow` and, optionally, `valid`.
+    - `.png`: KITTI's 16-bit format with a resolution of 1/64 pixel.
+    - `.pfm`: three channels are x, y and validity, which is ignored if it is zero everywhere (as in FlyingThings3D).
+      One channel is a disparity d, that is, the flow (-d, 0). Infinite values and NaN are unknown. The scale in the
+      header is not applied, as is common.
+    - `.npz`: the arrays `flow` and, optionally, `valid`.
 
-    A missing file is a FileNotFoundError, a file that does not hold what it should a ValueError.
+    A missing file raises a FileNotFoundError, a file with other content an InputError.
     """
     read, _ = _format(path)
     data = read_bytes(path)
     try:
         flow, valid = read(data)
     except ValueError as error:
-        raise ValueError(f"cannot read a flow from {path}: {error}") from None
+        raise InputError(f"cannot read a flow from {path}: {error}") from None
     valid = valid & _known(flow)
     return np.where(valid, flow, np.float32(0)), valid
 
@@ -57,59 +58,60 @@ def write_flow(path: PathLike, flow: NDArray[Any], valid: NDArray[Any] | None = 
 
     Args:
         path: the file; on failure nothing is left there.
-        flow: `(2, H, W)`; written as float32, in KITTI's format rounded to 1/64 pixel.
-        valid: `(H, W)` bool, where the flow is known; by default where it is finite (and at most 1e9).
+        flow: `(2, H, W)`; written as float32, or rounded to 1/64 pixel in KITTI's format.
+        valid: `(H, W)` bool, the pixels whose flow is known; by default those whose flow is finite and at most 1e9.
     """
     _, write = _format(path)
     try:
         flow, valid = _checked(flow, valid)
         data = write(flow, valid)
     except ValueError as error:
-        raise ValueError(f"cannot write {path}: {error}") from None
+        raise InputError(f"cannot write {path}: {error}") from None
     write_bytes_atomically(path, data)
 
 
 def _format(path: PathLike) -> tuple[Callable[[bytes], tuple[Flow, Mask]], Callable[[Flow, Mask], bytes]]:
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise ValueError(f"the suffix of a flow file must be one of {', '.join(FORMATS)}, got {path}")
+        raise InputError(f"the suffix of a flow file must be one of {', '.join(FORMATS)}, got {path}")
     return FORMATS[suffix]
 
 
 def _known(flow: NDArray[Any]) -> Mask:
-    return (np.abs(flow) <= LARGEST).all(axis=0)
+    return (np.abs(flow) <= MAX_FLOW).all(axis=0)
 
 
 def _checked(flow: NDArray[Any], valid: NDArray[Any] | None) -> tuple[Flow, Mask]:
-    """Float32 flow that is zero where it is not valid, and the mask."""
+    """The flow as float32, zero where it is not valid, and the mask."""
     if not isinstance(flow, np.ndarray) or flow.ndim != 3 or flow.shape[0] != 2 or flow.size == 0:
         got = str(flow.shape) if isinstance(flow, np.ndarray) else type(flow).__name__
-        raise ValueError(f"flow must be an array (2, H, W), got {got}")
+        raise InputError(f"flow must be an array (2, H, W), got {got}")
     if flow.dtype.kind not in "fiu":
-        raise ValueError(f"flow must hold numbers, got {flow.dtype}")
+        raise InputError(f"flow must hold real numbers, got {flow.dtype}")
     known = _known(flow)
     if valid is None:
         valid = known
     if not isinstance(valid, np.ndarray) or valid.dtype != np.bool_ or valid.shape != flow.shape[1:]:
         got = f"{valid.dtype} {valid.shape}" if isinstance(valid, np.ndarray) else type(valid).__name__
-        raise ValueError(f"valid must be a bool array {flow.shape[1:]}, got {got}")
-    if (valid & ~known).any():
-        raise ValueError(f"{(valid & ~known).sum()} pixels are marked valid, but are NaN, infinite or beyond 1e9")
+        raise InputError(f"valid must be a bool array {flow.shape[1:]}, got {got}")
+    wrong = (valid & ~known).sum()
+    if wrong:
+        raise InputError(f"{wrong} pixels are marked valid, but their flow is NaN, infinite or beyond 1e9")
     return np.where(valid, flow, 0).astype(np.float32), valid
 
 
 def _check_size(found: int, header: int, width: int, height: int, pixel: int) -> None:
-    """A file of `found` bytes holds a header and width × height pixels of `pixel` bytes, no more and no less."""
+    """Raise unless a file of `found` bytes holds exactly its header and width × height pixels of `pixel` bytes."""
     if width < 1 or height < 1:
-        raise ValueError(f"its header promises {width}×{height} pixels, the file is damaged")
+        raise InputError(f"its header promises {width}×{height} pixels, the file is damaged")
     expected = header + width * height * pixel
     if found != expected:
-        raise ValueError(f"{width}×{height} pixels take {expected} bytes, the file has {found}: copy it again")
+        raise InputError(f"{width}×{height} pixels take {expected} bytes, the file has {found}: copy it again")
 
 
 def _read_flo(data: bytes) -> tuple[Flow, Mask]:
     if data[:4] != FLO_MAGIC:
-        raise ValueError("it does not begin with the magic number 202021.25 of .flo files")
+        raise InputError("it does not begin with the magic number 202021.25 of .flo files")
     width, height = struct.unpack("<ii", data[4:12].ljust(8, b"\0"))
     _check_size(len(data), 12, width, height, 8)
     values = np.frombuffer(data, "<f4", offset=12).reshape(height, width, 2)
@@ -123,10 +125,10 @@ def _write_flo(flow: Flow, valid: Mask) -> bytes:
 
 
 def _read_kitti(data: bytes) -> tuple[Flow, Mask]:
-    pixels, _ = decode(data)
+    pixels, _ = decode(data)  # Flow has no orientation.
     if pixels.dtype != np.uint16 or pixels.ndim != 3 or pixels.shape[2] != 3:
-        raise ValueError(f"KITTI flow is a 16-bit RGB PNG, this one holds {pixels.dtype} {pixels.shape}")
-    flow = (pixels[..., [2, 1]].astype(np.float32) - KITTI_OFFSET) / KITTI_SCALE  # OpenCV's order: B, G, R
+        raise InputError(f"KITTI flow is a 16-bit RGB PNG, this one holds {pixels.dtype} {pixels.shape}")
+    flow = (pixels[..., [2, 1]].astype(np.float32) - KITTI_OFFSET) / KITTI_SCALE  # channels are B, G, R
     return flow.transpose(2, 0, 1), pixels[..., 0] > 0
 
 
@@ -134,15 +136,15 @@ def _write_kitti(flow: Flow, valid: Mask) -> bytes:
     values = np.rint(flow.astype(np.float64) * KITTI_SCALE) + KITTI_OFFSET  # (2, H, W)
     if values.min() < 0 or values.max() > 2**16 - 1:
         worst = np.abs(flow).max()
-        raise ValueError(f"KITTI's PNG holds flow from -512 to 511.98 pixels, got {worst:.6g}: write .flo instead")
+        raise InputError(f"KITTI's PNG holds flow from -512 to 511.98 pixels, got {worst:.6g}: write .flo instead")
     pixels = np.stack([np.ones_like(values[0]), values[1], values[0]], axis=-1) * valid[..., None]
-    return encode(".png", pixels.astype(np.uint16))
+    return encode(pixels.astype(np.uint16))
 
 
 def _read_pfm(data: bytes) -> tuple[Flow, Mask]:
     header = PFM_HEADER.match(data)
     if header is None:
-        raise ValueError("it does not begin with a PFM header: PF or Pf, width, height, scale")
+        raise InputError("it does not begin with a PFM header: PF or Pf, width, height, scale")
     channels = 3 if header[1] == b"PF" else 1
     width, height = int(header[2]), int(header[3])
     _check_size(len(data), header.end(), width, height, 4 * channels)
@@ -157,7 +159,7 @@ def _read_pfm(data: bytes) -> tuple[Flow, Mask]:
 
 def _write_pfm(flow: Flow, valid: Mask) -> bytes:
     height, width = valid.shape
-    # Infinite as well as marked: a mask that is zero everywhere would be read as a channel that is not in use.
+    # Unknown flow is infinite, too, because a mask that is zero everywhere is read as an unused channel.
     values = np.concatenate([np.where(valid, flow, np.inf), valid[None]]).transpose(1, 2, 0)
     return f"PF\n{width} {height}\n-1.0\n".encode() + values[::-1].astype("<f4").tobytes()
 
@@ -167,31 +169,31 @@ def _read_npz(data: bytes) -> tuple[Flow, Mask]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
             if "flow.npy" not in names:
-                raise ValueError(f"it holds no array 'flow', only {', '.join(names) or 'nothing'}")
+                raise InputError(f"it holds no array 'flow', only {', '.join(names) or 'nothing'}")
             flow = _npy(archive, "flow.npy")
             valid = _npy(archive, "valid.npy") if "valid.npy" in names else np.ones(flow.shape[1:], np.bool_)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"the archive is damaged ({error}), copy it again") from None
+        raise InputError(f"the archive is damaged ({error}), copy it again") from None
     if flow.ndim != 3 or flow.shape[0] != 2 or flow.size == 0 or flow.dtype.kind not in "fiu":
-        raise ValueError(f"'flow' must be a numeric array (2, H, W), got {flow.dtype} {flow.shape}")
+        raise InputError(f"'flow' must be a numeric array (2, H, W), got {flow.dtype} {flow.shape}")
     if valid.dtype != np.bool_ or valid.shape != flow.shape[1:]:
-        raise ValueError(f"'valid' must be a bool array {flow.shape[1:]}, got {valid.dtype} {valid.shape}")
+        raise InputError(f"'valid' must be a bool array {flow.shape[1:]}, got {valid.dtype} {valid.shape}")
     with np.errstate(over="ignore"):
         return flow.astype(np.float32), valid
 
 
 def _npy(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array of an archive, after its header and size have been checked."""
+    """One array of an archive, after its size was compared with its header."""
     info = archive.getinfo(name)
     if info.file_size > MAX_DEFLATE * max(info.compress_size, 1):
-        raise ValueError(f"{name} promises {info.file_size} bytes out of {info.compress_size}, the file is damaged")
+        raise InputError(f"{name} promises {info.file_size} bytes out of {info.compress_size}, the file is damaged")
     stream = io.BytesIO(archive.read(info))
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read_header(stream)
     body = stream.read()
     if dtype.hasobject or len(body) != dtype.itemsize * int(np.prod([int(side) for side in shape], dtype=object)):
-        raise ValueError(f"{name} does not hold the {dtype} {shape} that its header promises")
+        raise InputError(f"{name} does not hold the {dtype} {shape} that its header promises")
     return np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C")
 
 

@@ -1,4 +1,4 @@
-"""Synthetic training pairs: photos seen through random motions, with exact flow."""
+"""Synthetic training pairs: photos warped by random motions, with exact flow."""
 
 from .batch import PairBatch
 from .objects import ObjectStore

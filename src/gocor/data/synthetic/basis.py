@@ -1,4 +1,4 @@
-"""Bending of the plane, linear in its coefficients: a thin-plate spline and a cubic B-spline."""
+"""Basis functions of non-rigid motion: a thin-plate spline and a cubic B-spline."""
 
 import numpy as np
 import torch
@@ -8,25 +8,25 @@ from torch import Tensor
 PLATE = 3  # control points of the thin-plate spline along a side
 SPLINE = 7  # coefficients of the B-spline along a side; the outermost lie one cell outside of the image
 COEFFICIENTS = PLATE**2 + SPLINE**2
-TF32_MASK = -(1 << 13)  # of float32's bits, those that TF32 keeps
+TF32_MASK = -(1 << 13)  # selects the bits of a float32 number that TF32 keeps
 
 
 def basis_at(points: NDArray[np.float64], extent: tuple[float, float]) -> NDArray[np.float64]:
-    """The functions that a bending is a sum of.
+    """Values of all basis functions at points; a non-rigid motion is their weighted sum.
 
     Args:
         points: `(..., 2)`, x and y; the image is `[-ex, ex] × [-ey, ey]`.
         extent: `(ex, ey)`.
 
     Returns:
-        `(..., COEFFICIENTS)`: for each control point of the thin-plate spline the function that is 1 there and 0 at the
-        others; then the products of cubic B-splines. Both row by row.
+        `(..., COEFFICIENTS)`, row by row. First come the functions of the thin-plate spline, each 1 at one control
+        point and 0 at all others; then the products of cubic B-splines.
     """
     return np.concatenate([_plate(points, extent), _spline(points, extent)], -1)
 
 
 def split_tf32(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Two float32 tensors that TF32 holds without rounding (the first), or almost, and that sum up to `values`."""
+    """Split float32 values into a sum of two tensors: TF32 holds the first exactly and the second almost."""
     high = (values.view(torch.int32) & TF32_MASK).view(torch.float32)
     return high, values - high
 
@@ -50,8 +50,8 @@ def _plate_terms(points: NDArray[np.float64], controls: NDArray[np.float64]) -> 
 
 def _spline(points: NDArray[np.float64], extent: tuple[float, float]) -> NDArray[np.float64]:
     cells = SPLINE - 3
-    at = (points / np.asarray(extent) + 1) * (cells / 2) + 1  # coefficient i belongs to at = i
-    x, y = (_cubic(at[..., axis, None] - np.arange(SPLINE)) for axis in (0, 1))
+    position = (points / np.asarray(extent) + 1) * (cells / 2) + 1  # coefficient i lies at position i
+    x, y = (_cubic(position[..., axis, None] - np.arange(SPLINE)) for axis in (0, 1))
     return (y[..., :, None] * x[..., None, :]).reshape(*points.shape[:-1], SPLINE**2)
 
 

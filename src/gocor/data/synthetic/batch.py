@@ -1,4 +1,4 @@
-"""A batch of image pairs with their true flow."""
+"""A batch of image pairs with ground-truth flow."""
 
 from dataclasses import dataclass, fields
 from typing import Self
@@ -6,19 +6,21 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ...utils.errors import InputError
+
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs that a network learns from; see `docs/conventions.md` for the direction of flow.
+    """Training pairs; `docs/conventions.md` explains the direction of flow.
 
     Attributes:
         reference: `(B, 3, H, W)` float32, RGB in [0, 255].
-        query: `(B, 3, H, W)`, likewise.
-        flow: `(B, 2, H, W)` float32, in pixels: what the reference shows at p, the query shows at `p + flow(p)`. Exact
-            wherever the reference shows a photo or an object, hidden in the query or not.
-        valid: `(B, 1, H, W)` bool: the reference shows a photo or an object, unmixed, and the query shows the same at
-            the target.
-        occluded: `(B, 1, H, W)` bool: the target lies inside the query, hidden behind an object.
+        query: `(B, 3, H, W)` float32, RGB in [0, 255].
+        flow: `(B, 2, H, W)` float32, in pixels: reference pixel p corresponds to `p + flow(p)` in the query. It is
+            exact wherever the reference shows a photo or an object, for occluded pixels too.
+        valid: `(B, 1, H, W)` bool: the pixel shows one surface only (a photo or an object), and its target lies inside
+            the query, visible there and not mixed with another surface.
+        occluded: `(B, 1, H, W)` bool: the target lies inside the query, but behind an object.
     """
 
     reference: Tensor
@@ -31,7 +33,7 @@ class PairBatch:
         return self.reference.shape[0]
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
-        """The same batch on another device."""
+        """Move the batch to a device."""
         moved = {field.name: getattr(self, field.name).to(device, non_blocking=non_blocking) for field in fields(self)}
         return type(self)(**moved)
 
@@ -41,7 +43,7 @@ class PairBatch:
 
     @classmethod
     def cat(cls, batches: "list[PairBatch]") -> Self:
-        """One batch of several of one size."""
+        """Concatenate batches whose images have the same size."""
         if not batches:
-            raise ValueError("cat needs at least one batch")
+            raise InputError("cat needs at least one batch")
         return cls(**{field.name: torch.cat([getattr(b, field.name) for b in batches]) for field in fields(cls)})

@@ -1,4 +1,4 @@
-"""Objects of COCO annotations: polygons and run lengths to masks, masks and photos to cut-outs."""
+"""COCO annotations: photos, their segmentations, and the masks of these."""
 
 import json
 from collections import defaultdict
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .sources import ImageFile, list_images
 
-FINE = 4  # small pixels along a pixel's side, that polygons are filled with
-SUBPIXEL = 4  # bits behind the point, of the coordinates that OpenCV fills polygons with
+SUPERSAMPLING = 4  # Polygons are filled at this multiple of the resolution, for smooth edges.
+FRACTION_BITS = 4  # of the fixed-point coordinates that OpenCV fills polygons with
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class AnnotatedPhoto:
 
 
 def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, min_area: float) -> list[AnnotatedPhoto]:
-    """Photos, and the segmentations of their objects.
+    """Read photos and the segmentations of their objects from an annotation file.
 
-    Left out are crowds, objects of fewer than `min_area` pixels, and photos that `images` does not hold; if none is
-    left, that is an error.
+    Crowds, objects of fewer than `min_area` pixels, and photos that `images` does not contain are left out. It is an
+    error if nothing is left.
     """
     try:
         content = json.loads(read_bytes(path))
@@ -41,40 +42,45 @@ def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, m
         for annotation in content["annotations"]:
             if not annotation.get("iscrowd", 0) and annotation["area"] >= min_area and annotation["image_id"] in names:
                 segmentations[names[annotation["image_id"]]].append(annotation["segmentation"])
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
     files = {Path(file.name).name: file for file in list_images(images)}
     found = [AnnotatedPhoto(files[name], shapes) for name, shapes in sorted(segmentations.items()) if name in files]
     if not found:
         message = f"{path} has objects of at least {min_area:g} pixels in {len(segmentations)} photos"
-        raise ValueError(f"{message}, none of which is in {images}: give the folder or zip of these photos")
+        raise InputError(f"{message}, none of which is in {images}: give the folder or zip of these photos")
     return found
 
 
 def mask_of(segmentation: Any, height: int, width: int) -> NDArray[np.float32]:
-    """A COCO segmentation as alpha `(H, W)` in [0, 1]: a list of polygons, or run lengths, compressed or not."""
-    if isinstance(segmentation, dict):
-        counts = segmentation["counts"]
-        if tuple(segmentation["size"]) != (height, width):
-            raise ValueError(f"run lengths are of {segmentation['size']} pixels, the photo has {height}×{width}")
-        return decode_runs(uncompress(counts) if isinstance(counts, (str, bytes)) else counts, height, width)
-    return fill_polygons(segmentation, height, width)
+    """Convert a COCO segmentation to alpha `(H, W)` in [0, 1]: polygons, or run lengths, compressed or not."""
+    try:
+        if not isinstance(segmentation, dict):
+            return fill_polygons(segmentation, height, width)
+        counts, size = segmentation["counts"], tuple(segmentation["size"])
+        runs = uncompress(counts) if isinstance(counts, (str, bytes)) else np.array(counts, np.int64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"a segmentation must be a list of polygons or run lengths: {error!r}") from None
+    if size != (height, width):
+        raise InputError(f"run lengths belong to {list(size)} pixels, the photo has {height}×{width}")
+    return decode_runs(runs, height, width)
 
 
-def decode_runs(counts: Sequence[int], height: int, width: int) -> NDArray[np.float32]:
-    """Run lengths, of zeros first, column by column."""
+def decode_runs(counts: Sequence[int] | NDArray[np.int64], height: int, width: int) -> NDArray[np.float32]:
+    """Decode run lengths, which alternate between zeros and ones, zeros first, column by column."""
     runs = np.asarray(counts, np.int64)
     if runs.sum() != height * width or (runs < 0).any():
-        raise ValueError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
+        raise InputError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
     values = np.repeat(np.arange(len(runs)) % 2, runs)
     return values.reshape(width, height).T.astype(np.float32)
 
 
 def uncompress(text: str | bytes) -> list[int]:
-    """Run lengths of COCO's compressed text.
+    """Decode the run lengths of COCO's compressed text.
 
-    Six bits a character, from `0` on: five of the number, lowest first, and one that says that more follow; the fifth
-    bit of the last is the sign. From the third on, a number is the difference to the one two before.
+    A character holds six bits, as an offset from `0`: five bits of a number, lowest first, and a bit that is set if
+    more follow. The highest bit of the last five is the sign. From the fourth number on, each is stored as the
+    difference to the number two places before.
     """
     data = text.encode() if isinstance(text, str) else text
     counts: list[int] = []
@@ -82,7 +88,7 @@ def uncompress(text: str | bytes) -> list[int]:
     for byte in data:
         chunk = byte - 48
         if not 0 <= chunk < 64:
-            raise ValueError(f"compressed run lengths hold the byte {byte}")
+            raise InputError(f"compressed run lengths hold the byte {byte}")
         value |= (chunk & 31) << shift
         shift += 5
         if not chunk & 32:
@@ -94,7 +100,7 @@ def uncompress(text: str | bytes) -> list[int]:
 
 
 def fill_polygons(polygons: Sequence[Sequence[float]], height: int, width: int) -> NDArray[np.float32]:
-    """The union of polygons `[x, y, x, y, ...]` in coordinates whose origin is the corner of the first pixel."""
+    """Fill the union of polygons `[x, y, x, y, ...]`, whose origin is the upper left corner of the first pixel."""
     import cv2
 
     mask = np.zeros((height, width), np.float32)
@@ -104,10 +110,10 @@ def fill_polygons(polygons: Sequence[Sequence[float]], height: int, width: int) 
         corners = np.asarray(polygon, np.float64).reshape(-1, 2)
         left, top = np.clip(np.floor(corners.min(0)).astype(int), 0, (width - 1, height - 1))
         right, bottom = np.clip(np.ceil(corners.max(0)).astype(int), (left + 1, top + 1), (width, height))
-        # OpenCV fills whole pixels, their centres at integers: small ones, of which the mean is taken.
-        fine = np.zeros((FINE * (bottom - top), FINE * (right - left)), np.uint8)
-        points = np.rint(((corners - (left, top)) * FINE - 0.5) * (1 << SUBPIXEL)).astype(np.int32)
-        cv2.fillPoly(fine, points[None], 255, cv2.LINE_8, SUBPIXEL)
+        # OpenCV fills whole pixels, whose centres have integer coordinates; the mean over small ones is smooth.
+        fine = np.zeros((SUPERSAMPLING * (bottom - top), SUPERSAMPLING * (right - left)), np.uint8)
+        points = np.rint(((corners - (left, top)) * SUPERSAMPLING - 0.5) * (1 << FRACTION_BITS)).astype(np.int32)
+        cv2.fillPoly(fine, points[None], 255, cv2.LINE_8, FRACTION_BITS)
         coarse = cv2.resize(fine, (right - left, bottom - top), interpolation=cv2.INTER_AREA)
         mask[top:bottom, left:right] = np.maximum(mask[top:bottom, left:right], coarse.astype(np.float32) / 255)
     return mask

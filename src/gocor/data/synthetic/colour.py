@@ -1,4 +1,4 @@
-"""Photometric changes: drawn on the CPU as matrices and kernels, applied to both images of all pairs at once."""
+"""Photometric changes: drawn on the CPU as matrices and kernels, applied on the device to all images at once."""
 
 import math
 
@@ -13,18 +13,19 @@ from .settings import Colour
 
 LUMA = np.array([0.299, 0.587, 0.114])
 MID_GREY = 0.45
-LIGHTS = 5  # values of another light along a side of the image
-NOISE_LENGTH = 1 << 22  # or twice as much as an image needs
+LIGHT_GRID = 5  # An illumination field is interpolated from this many values along a side of the image.
+NOISE_LENGTH = 1 << 22  # numbers of the noise texture, at least
 NOISE_SEED = 20200916
 
 
 def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-    """Parameters of the changes of `count` pairs; the second axis is reference, query.
+    """Draw the changes of `count` pairs. The second axis of each array is (reference, query).
 
     Returns:
-        `colour_matrix` `(B, 2, 3, 4)` for RGB in [0, 1]; `gamma` `(B, 2)`; `kernel` `(B, 2, taps)`; `noise` `(B, 2)`
-        its standard deviation, of the full range; `noise_offset` `(B, 2)` in [0, 1), where to read the noise; `light`
-        `(B, 2, LIGHTS, LIGHTS)`, logarithms of the factors of exposure and light.
+        `colour_matrix` `(B, 2, 3, 4)`: affine map of RGB in [0, 1]. `gamma` `(B, 2)`: exponents. `kernel`
+        `(B, 2, taps)`: blur kernels. `noise` `(B, 2)`: standard deviations, relative to the full range. `noise_offset`
+        `(B, 2)`: positions in the noise texture, from 0 to 1. `light` `(B, 2, LIGHT_GRID, LIGHT_GRID)`: logarithms of
+        the factors of exposure and illumination.
     """
     own, both = rng.uniform(-1, 1, (7, count, 2)), rng.uniform(-1, 1, (7, count, 1))
     unit = (1 - colour.common) * own + colour.common * both
@@ -44,7 +45,7 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
     kernel = np.exp(-0.5 * (taps / np.maximum(sigma, 0.05)[..., None]) ** 2)
     noise, noise_offset = rng.uniform(0, 1, (count, 2)) * colour.noise, rng.random((count, 2))
     lit = (rng.random((count, 2)) < colour.light_share)[..., None, None]
-    light = lit * colour.light * rng.standard_normal((count, 2, LIGHTS, LIGHTS))
+    light = lit * colour.light * rng.standard_normal((count, 2, LIGHT_GRID, LIGHT_GRID))
     light -= light.max((2, 3), keepdims=True) / 2 + rng.uniform(0, 1, (count, 2, 1, 1)) * colour.exposure
     return {
         "colour_matrix": matrix,
@@ -57,7 +58,7 @@ def draw_colours(colour: Colour, count: int, rng: np.random.Generator) -> dict[s
 
 
 class Photometry:
-    """Applies drawn changes on a device. Its noise is a fixed texture that each image reads at an offset of its own."""
+    """Applies drawn changes on a device. Noise is read from a fixed texture, at a random offset for each image."""
 
     def __init__(self, colour: Colour, frame: Frame, device: torch.device) -> None:
         self._blurs = colour.blur > 0 and colour.blur_share > 0
@@ -70,14 +71,14 @@ class Photometry:
             self._noise = torch.from_numpy(values).to(device)
 
     def __call__(self, images: Tensor, drawn: dict[str, Tensor]) -> Tensor:
-        """Changed images.
+        """Apply the changes.
 
         Args:
             images: `(B, 2, 3, H, W)` float32 in [0, 255], reference and query.
-            drawn: `draw_colours`, as tensors.
+            drawn: the result of `draw_colours` as tensors.
 
         Returns:
-            Of the same shape, in [0, 255].
+            Images of the same shape, in [0, 255].
         """
         shape, (height, width) = images.shape, images.shape[-2:]
         images = images.flatten(0, 1)  # (2B, 3, H, W)
@@ -100,7 +101,7 @@ class Photometry:
 
 
 def _blur(images: Tensor, kernel: Tensor) -> Tensor:
-    """Each image `(N, C, H, W)` with its own separable kernel `(N, taps)`; the border goes on beyond the images."""
+    """Blur each image `(N, C, H, W)` with its own separable kernel `(N, taps)`; borders are replicated."""
     count, channels = images.shape[:2]
     weights = kernel.repeat_interleave(channels, 0)[:, None]  # (NC, 1, taps)
     flat = images.flatten(0, 1)[None]  # (1, NC, H, W)

@@ -1,4 +1,4 @@
-"""Objects laid over the images of a pair; whose motion a pixel has, and whether the query hides it."""
+"""Compositing: objects in front of both images of a pair, the flow of each pixel, and its occlusion."""
 
 from dataclasses import dataclass
 
@@ -9,70 +9,74 @@ from torch import Tensor
 from .motion import project_grid
 from .sampling import Pyramid
 
-OWNS = 0.5  # opacity from which on a pixel has the motion of an object
+COVERED = 0.5  # Above this opacity of an object, a pixel moves with it, and what lies behind is occluded.
+UNMIXED = 0.8  # least share of one surface in the colour of a pixel that is used in training
+MEMORY_SHARE = 1 / 32  # of the GPU's memory, for objects that are sampled at once
 DRAWN = ("object", "to_object", "object_motion", "object_level")
-ROOM = 1 / 32
-PURE = 0.8  # share of its owner in a pixel's colour, from which on it is used in training
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A pair with objects.
+    """Pairs with objects.
 
     Attributes:
         images: `(B, 2, 3, H, W)`, reference and query.
-        target: `(B, 2, H, W)`, query pixels.
-        owned: `(B, 1, H, W)` bool: the reference shows an object.
-        hidden: `(B, 1, H, W)` bool: an object covers the target.
-        pure: `(B, 1, H, W)` bool: at the pixel and at its target, the colour is nearly all its owner's.
+        target: `(B, 2, H, W)`, positions of the reference's pixels in the query.
+        on_object: `(B, 1, H, W)` bool: the reference shows an object.
+        occluded: `(B, 1, H, W)` bool: a nearer object covers the target.
+        unmixed: `(B, 1, H, W)` bool: the colours of the pixel and of its target come from one surface (almost) alone.
     """
 
     images: Tensor
     target: Tensor
-    owned: Tensor
-    hidden: Tensor
-    pure: Tensor
+    on_object: Tensor
+    occluded: Tensor
+    unmixed: Tensor
 
 
-def lay_objects(images: Tensor, target: Tensor, pixels: Tensor, objects: Tensor, drawn: dict[str, Tensor]) -> Scene:
-    """Composite all objects, farthest first.
+def composite(images: Tensor, target: Tensor, pixels: Tensor, objects: Tensor, drawn: dict[str, Tensor]) -> Scene:
+    """Composite all objects over the background, farthest first.
 
     Args:
         images: backgrounds `(B, 2, 3, H, W)`, reference and query.
-        target: of the background, `(B, 2, H, W)`.
-        pixels: `(1, 2, H, W)`, the grid.
-        objects: the store's `(N, 4, S, S)` uint8.
-        drawn: `draw_objects` on the device.
+        target: `(B, 2, H, W)`, positions of the background's pixels in the query.
+        pixels: `(1, 2, H, W)`, the pixel grid.
+        objects: the pixels of an `ObjectStore`, `(N, 4, S, S)` uint8.
+        drawn: the result of `draw_objects` on the device.
     """
-    owner = torch.full_like(target[:, :1], -1.0)
-    share = torch.ones_like(owner)
-    covers = []  # opacity in the query
+    owner = torch.full_like(target[:, :1], -1.0)  # number of the object that a pixel shows, -1 for the background
+    share = torch.ones_like(owner)  # of the owner in the colour of its pixel
+    query_alphas = []
     slots = drawn["object"].shape[1]
-    together = _slots_at_once(target, objects, slots)
-    for first in range(0, slots, together):
-        seen, moved = _see_objects(pixels, objects, {name: drawn[name][:, first : first + together] for name in DRAWN})
-        for slot, (view, goal) in enumerate(zip(seen.unbind(1), moved.unbind(1), strict=True), first):
+    at_once = _slots_at_once(target, objects, slots)
+    for first in range(0, slots, at_once):
+        chunk = {name: drawn[name][:, first : first + at_once] for name in DRAWN}
+        views, targets = _sample_objects(pixels, objects, chunk)
+        for slot, (view, object_target) in enumerate(zip(views.unbind(1), targets.unbind(1), strict=True), first):
             alpha = view[:, :, 3:] / 255
             images = torch.addcmul(view[:, :, :3], images, 1 - alpha)
-            covers.append(alpha[:, 1])
-            cover = alpha[:, 0]
-            owns = cover > OWNS
-            target = torch.where(owns, goal, target)
-            owner = torch.where(owns, float(slot), owner)
-            share = torch.where(owns, cover, share * (1 - cover))
+            query_alphas.append(alpha[:, 1])
+            opacity = alpha[:, 0]
+            covered = opacity > COVERED
+            target = torch.where(covered, object_target, target)
+            owner = torch.where(covered, float(slot), owner)
+            share = torch.where(covered, opacity, share * (1 - opacity))
 
     height, width = target.shape[-2:]
     grid = torch.stack([target[:, 0] * (2 / (width - 1)) - 1, target[:, 1] * (2 / (height - 1)) - 1], -1)
-    at_target = F.grid_sample(torch.cat(covers, 1), grid, mode="bilinear", padding_mode="border", align_corners=True)
-    own, clear = torch.ones_like(owner), torch.ones_like(owner)
-    for slot, cover in enumerate(at_target.split(1, 1)):
-        own = torch.where(owner == slot, cover, own)
-        clear = torch.where(owner < slot, clear * (1 - cover), clear)
-    return Scene(images, target, owner >= 0, clear < OWNS, (share >= PURE) & (own * clear >= PURE))
+    at_target = F.grid_sample(
+        torch.cat(query_alphas, 1), grid, mode="bilinear", padding_mode="border", align_corners=True
+    )
+    own, visibility = torch.ones_like(owner), torch.ones_like(owner)
+    for slot, opacity in enumerate(at_target.split(1, 1)):
+        own = torch.where(owner == slot, opacity, own)
+        visibility = torch.where(owner < slot, visibility * (1 - opacity), visibility)
+    unmixed = (share >= UNMIXED) & (own * visibility >= UNMIXED)
+    return Scene(images, target, owner >= 0, visibility < COVERED, unmixed)
 
 
-def _see_objects(pixels: Tensor, objects: Tensor, drawn: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """What K objects look like in both images, `(B, K, 2, 4, H, W)`, and where they go, `(B, K, 2, H, W)`."""
+def _sample_objects(pixels: Tensor, objects: Tensor, drawn: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """K objects as seen in both images, `(B, K, 2, 4, H, W)`, and the targets of their pixels, `(B, K, 2, H, W)`."""
     height, width = pixels.shape[-2:]
     shape = drawn["object"].shape  # (B, K)
     x, y = pixels.flatten(2).unbind(1)  # (1, HW)
@@ -80,18 +84,18 @@ def _see_objects(pixels: Tensor, objects: Tensor, drawn: dict[str, Tensor]) -> t
     at = project_grid(drawn["to_object"].flatten(0, 2), x, y)  # (2BK, 2, HW)
     u, v = at.view(-1, 2, 2, height, width).transpose(1, 2).reshape(-1, 2, 2 * height, width).unbind(1)
     level = drawn["object_level"].flatten(0, 1).repeat_interleave(height, 1)[..., None]  # (BK, 2H, 1)
-    seen = pyramid.sample(u, v, level).view(*shape, 4, 2, height, width).transpose(2, 3)
-    moved = project_grid(drawn["object_motion"].flatten(0, 1), x, y).view(*shape, 2, height, width)
-    return seen, moved
+    views = pyramid.sample(u, v, level).view(*shape, 4, 2, height, width).transpose(2, 3)
+    targets = project_grid(drawn["object_motion"].flatten(0, 1), x, y).view(*shape, 2, height, width)
+    return views, targets
 
 
 def _slots_at_once(target: Tensor, objects: Tensor, slots: int) -> int:
-    """How many objects of each pair to read at once: the more, the fewer operators; within `ROOM` of the GPU's memory.
+    """How many objects of each pair to sample at once, within `MEMORY_SHARE` of the GPU's memory.
 
-    On a CPU one at a time: it gains nothing by larger tensors.
+    More at once mean fewer kernel launches. A CPU gains nothing from larger tensors and samples one at a time.
     """
     if target.device.type != "cuda":
         return 1
-    room = ROOM * torch.cuda.get_device_properties(target.device).total_memory
-    needed = 4 * len(target) * (6 * objects.shape[-1] ** 2 + 30 * target.shape[-2] * target.shape[-1])  # bytes a slot
-    return max(1, min(slots, int(room / needed)))
+    memory = MEMORY_SHARE * torch.cuda.get_device_properties(target.device).total_memory
+    per_slot = 4 * len(target) * (6 * objects.shape[-1] ** 2 + 30 * target.shape[-2] * target.shape[-1])  # bytes
+    return max(1, min(slots, int(memory / per_slot)))

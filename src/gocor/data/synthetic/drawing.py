@@ -1,7 +1,9 @@
-"""All parameters of a batch, drawn on the CPU."""
+"""Random parameters of a batch: drawn on the CPU, copied to the device as one tensor."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .colour import draw_colours
 from .crop import draw_crops
@@ -11,6 +13,8 @@ from .objects import ObjectStore
 from .photos import PhotoSet
 from .settings import Preset
 
+Drawn = dict[str, NDArray[np.float64]]
+
 
 def draw_batch(
     preset: Preset,
@@ -19,11 +23,11 @@ def draw_batch(
     count: int,
     frame: Frame,
     rng: np.random.Generator,
-) -> dict[str, NDArray[np.float64]]:
-    """Parameters of `count` pairs, by name, each `(B, ...)`; what `Renderer` takes."""
+) -> Drawn:
+    """Draw all parameters of `count` pairs: arrays `(B, ...)` by name, as `Renderer` expects them."""
     chosen = rng.integers(len(photos.sizes), size=count)
     warps = draw_warps(preset.motions, count, frame, rng)
-    drawn: dict[str, NDArray[np.float64]] = {
+    drawn: Drawn = {
         "photo": chosen.astype(np.float64),
         "photo_size": photos.sizes[chosen].astype(np.float64),
         "crop": draw_crops(preset.crop, preset.motions, warps.kind, photos, chosen, frame, rng),
@@ -35,3 +39,15 @@ def draw_batch(
     if preset.objects is not None and objects is not None:
         drawn |= draw_objects(preset.objects, objects, warps, frame, rng)
     return drawn
+
+
+def to_device(drawn: Drawn, device: torch.device) -> dict[str, Tensor]:
+    """Copy arrays `(B, ...)` to a device, without waiting for it: views of one float32 tensor, by name."""
+    columns = [np.asarray(array, np.float32).reshape(len(array), -1) for array in drawn.values()]
+    flat = torch.from_numpy(np.concatenate(columns, 1))
+    flat = (flat.pin_memory() if device.type == "cuda" else flat).to(device, non_blocking=True)
+    parts = flat.split([column.shape[1] for column in columns], 1)
+    return {
+        name: part.unflatten(1, array.shape[1:] or (1,))
+        for (name, array), part in zip(drawn.items(), parts, strict=True)
+    }

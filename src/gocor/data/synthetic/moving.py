@@ -1,4 +1,4 @@
-"""Moving objects: where they stand in both images, drawn on the CPU as matrices."""
+"""Moving objects: their positions in both images, drawn on the CPU as matrices."""
 
 from functools import lru_cache
 
@@ -6,26 +6,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ops.homography import project
+from ...utils.arrays import Array
 from .basis import basis_at
-from .motion import MIN_DEPTH, Array, Frame, Warps, adjugate, rotation_matrix
+from .motion import MIN_DEPTH, Frame, Warps, adjugate, rotation_matrix
 from .objects import ObjectStore
 from .settings import Objects
 
-NODES = 33  # along a side, at which the background's bending is looked up
-STEP = 0.02  # in coordinates n, to measure the background's motion around an object
+NODES = 33  # The non-rigid background motion is tabulated on a grid of NODES×NODES points.
+STEP = 0.02  # in coordinates n, for finite differences of the background motion
 STEPS = np.array([[0, 0], [STEP, 0], [0, STEP]])
+LEVEL_AREAS = np.array([2, 8, 32])  # stored pixels per image pixel above which an object is halved once, twice, …
 
 
 def draw_objects(
     preset: Objects, store: ObjectStore, warps: Warps, frame: Frame, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:
-    """Objects of all pairs, K for each, from the farthest to the nearest.
+    """Draw K objects for each pair, from the farthest to the nearest.
 
     Returns:
-        `object` `(B, K)` indices into the store; `to_object` `(B, K, 2, 3, 3)`, from pixels of the reference and of the
-        query to pixels of the stored object; `object_motion` `(B, K, 3, 3)`, from pixels of the reference to pixels of
-        the query; `object_level` `(B, K, 2)`, how often the stored object is halved for either image. Absent objects
-        are seen at their transparent corner only.
+        `object` `(B, K)`: indices into the store. `to_object` `(B, K, 2, 3, 3)`: homographies from pixels of the
+        reference and of the query to pixels of the stored object. `object_motion` `(B, K, 3, 3)`: homographies from
+        pixels of the reference to pixels of the query. `object_level` `(B, K, 2)`: pyramid level of the object for the
+        reference and for the query. If a pair has fewer than K objects, the others map to a transparent pixel.
     """
     count, slots = len(warps.kind), preset.count[1]
     shape = (count, slots)
@@ -39,48 +41,49 @@ def draw_objects(
     placed = scale[..., None, None] * rotation_matrix(np.deg2rad(preset.spin) * rng.uniform(-1, 1, shape))
     placed[..., 0] *= np.where(rng.random(shape) < preset.flip, -1.0, 1.0)[..., None]
 
-    ground, ground_linear = _ground(warps, centre, frame) if preset.relative else (centre, np.eye(2))
-    goal = ground + _draw_shifts(preset, shape, rng) * frame.half
+    start, start_linear = _background_motion(warps, centre, frame) if preset.relative else (centre, np.eye(2))
+    query_centre = start + _draw_shifts(preset, shape, rng) * frame.half
     jumps = rng.random(shape) >= preset.near
-    goal = np.where(jumps[..., None], rng.random((*shape, 2)) * box, goal)
-    linear = ground_linear @ _draw_linear(preset, shape, rng)
+    query_centre = np.where(jumps[..., None], rng.random((*shape, 2)) * box, query_centre)
+    linear = start_linear @ _draw_linear(preset, shape, rng)
     half_side = scale * store.sizes[chosen].max(-1) / 2
     depth = preset.perspective * rng.uniform(-1, 1, (*shape, 2)) / half_side[..., None]
-    motion = _about(centre, linear, goal, depth)
+    motion = _homography_about(centre, linear, query_centre, depth)
 
-    in_object = store.centres[chosen]
-    to_reference = _about(in_object, placed, centre, np.zeros((*shape, 2)))
-    to_both = np.stack([to_reference, motion @ to_reference], 2)  # (B, K, 2, 3, 3)
-    to_object = adjugate(to_both)  # the inverse, but for a factor, which comes now: depth 1 in the object's middle
-    middles = np.concatenate([np.stack([centre, goal], 2), np.ones((*shape, 2, 1))], -1)
-    to_object /= np.einsum("bkij,bkij->bki", to_object[..., 2, :], middles)[..., None, None]
+    to_reference = _homography_about(store.centres[chosen], placed, centre, np.zeros((*shape, 2)))
+    from_object = np.stack([to_reference, motion @ to_reference], 2)  # (B, K, 2, 3, 3)
+    to_object = adjugate(from_object)
+    # The adjugate is the inverse up to a factor; it is scaled so that the depth is 1 at the object's centre.
+    centres = np.concatenate([np.stack([centre, query_centre], 2), np.ones((*shape, 2, 1))], -1)
+    to_object /= np.einsum("bkij,bkij->bki", to_object[..., 2, :], centres)[..., None, None]
     to_object[~present] = np.diag([0, 0, 1])
-    shrinking = np.stack([1 / np.abs(_det(placed)), 1 / np.abs(_det(linear) * _det(placed))], -1)
+    stored_area = np.stack([1 / np.abs(_det(placed)), 1 / np.abs(_det(linear) * _det(placed))], -1)
     return {
         "object": chosen.astype(np.float64),
         "to_object": to_object,
         "object_motion": motion,
-        "object_level": (shrinking[..., None] > np.array([2, 8, 32])).sum(-1).astype(np.float64),
+        "object_level": (stored_area[..., None] > LEVEL_AREAS).sum(-1).astype(np.float64),
     }
 
 
 def _draw_scales(
     preset: Objects, store: ObjectStore, chosen: NDArray[np.int64], frame: Frame, rng: np.random.Generator
 ) -> Array:
-    """Image pixels per pixel of the stored object: `(B, K)`."""
+    """Draw the scales of the objects `(B, K)`: image pixels per pixel of the stored object."""
     side = min(frame.height, frame.width)
     unit = rng.random(chosen.shape)
     if preset.size is not None:
         low, high = np.log(preset.size)
         return np.exp(low + unit * (high - low)) * side / store.sizes[chosen].max(-1)
     scale = side / preset.native_side / store.factors[chosen]
-    covered = store.areas[chosen] * scale**2 / (frame.height * frame.width)
+    area = store.areas[chosen] * scale**2 / (frame.height * frame.width)  # share of the image
     low, high = preset.large_to
-    shrunk = np.sqrt((low + unit * (high - low)) / covered)
-    return np.where(covered > preset.large, scale * shrunk, scale)
+    shrink = np.sqrt((low + unit * (high - low)) / area)
+    return np.where(area > preset.large, scale * shrink, scale)
 
 
 def _draw_shifts(preset: Objects, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draw the shifts of the objects, `(B, K, 2)` in coordinates n."""
     low, high = preset.shift
     if low <= 0:
         return rng.uniform(-high, high, (*shape, 2))
@@ -89,7 +92,7 @@ def _draw_shifts(preset: Objects, shape: tuple[int, ...], rng: np.random.Generat
 
 
 def _draw_linear(preset: Objects, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Rotation, zoom, stretch and shear of the objects' motion: `(B, K, 2, 2)`."""
+    """Draw the linear parts of the objects' motions, `(B, K, 2, 2)`: rotation, zoom, stretch and shear."""
     angle, zoom, stretch, shear = rng.uniform(-1, 1, (4, *shape))
     linear = np.zeros((*shape, 2, 2))
     linear[..., 0, 0], linear[..., 1, 1] = 1 + preset.stretch * stretch / 2, 1 - preset.stretch * stretch / 2
@@ -98,39 +101,40 @@ def _draw_linear(preset: Objects, shape: tuple[int, ...], rng: np.random.Generat
     return np.exp(preset.zoom * zoom)[..., None, None] * turned
 
 
-def _ground(warps: Warps, centre: Array, frame: Frame) -> tuple[Array, Array]:
-    """Where the background under pixels `(B, K, 2)` goes, and how it turns and stretches there, `(B, K, 2, 2)`.
+def _background_motion(warps: Warps, centre: Array, frame: Frame) -> tuple[Array, Array]:
+    """Targets of the background's pixels `(B, K, 2)` and the Jacobians of its motion there, `(B, K, 2, 2)`.
 
-    To the accuracy that bending is the same all over a cell of a `NODES`×`NODES` grid.
+    The non-rigid part is taken from the nearest node of the table. Extreme Jacobians are replaced by the identity.
     """
-    normal = (centre - frame.centre) / frame.half
-    cell = np.rint((normal / frame.extent + 1) * ((NODES - 1) / 2)).astype(np.int64).clip(0, NODES - 1)
+    normalised = (centre - frame.centre) / frame.half
+    cell = np.rint((normalised / frame.extent + 1) * ((NODES - 1) / 2)).astype(np.int64).clip(0, NODES - 1)
     basis = _basis_at_nodes(frame)[cell[..., 1], cell[..., 0]]  # (B, K, 3, COEFFICIENTS)
-    bend = basis.reshape(len(basis), -1, basis.shape[-1]) @ warps.coefficients.swapaxes(1, 2)
-    around = normal[:, :, None] + STEPS + bend.reshape(*normal.shape[:2], 3, 2)
-    moved = project(warps.matrix, around.reshape(len(around), -1, 2), MIN_DEPTH).reshape(around.shape)
-    linear = np.stack([moved[:, :, 1] - moved[:, :, 0], moved[:, :, 2] - moved[:, :, 0]], -1) / (STEP * frame.half)
-    determinant, largest = _det(linear), np.abs(linear).max((-1, -2))
-    usual = (determinant > 0.15) & (determinant < 6) & (largest < 4)
-    return moved[:, :, 0], np.where(usual[..., None, None], linear, np.eye(2))
+    offset = basis.reshape(len(basis), -1, basis.shape[-1]) @ warps.coefficients.swapaxes(1, 2)
+    points = normalised[:, :, None] + STEPS + offset.reshape(*normalised.shape[:2], 3, 2)
+    targets = project(warps.matrix, points.reshape(len(points), -1, 2), MIN_DEPTH).reshape(points.shape)
+    differences = np.stack([targets[:, :, 1] - targets[:, :, 0], targets[:, :, 2] - targets[:, :, 0]], -1)
+    jacobian = differences / (STEP * frame.half)
+    determinant, largest = _det(jacobian), np.abs(jacobian).max((-1, -2))
+    moderate = (determinant > 0.15) & (determinant < 6) & (largest < 4)
+    return targets[:, :, 0], np.where(moderate[..., None, None], jacobian, np.eye(2))
 
 
 @lru_cache(maxsize=8)
 def _basis_at_nodes(frame: Frame) -> Array:
-    """The bending's functions at the nodes, a step to their right and a step below: `(NODES, NODES, 3, K)`."""
+    """Basis functions at the nodes, one step right of them and one step below: `(NODES, NODES, 3, COEFFICIENTS)`."""
     ys, xs = np.meshgrid(np.linspace(-1, 1, NODES), np.linspace(-1, 1, NODES), indexing="ij")
     return basis_at((np.stack([xs, ys], -1) * frame.extent)[..., None, :] + STEPS, frame.extent)
 
 
-def _about(start: Array, linear: Array, goal: Array, depth: Array) -> Array:
-    """Projective maps `(B, K, 3, 3)` that take `start` to `goal`, with the linear part and change of depth there."""
-    back = np.zeros((*start.shape[:-1], 3, 3))
-    back[..., 0, 0] = back[..., 1, 1] = back[..., 2, 2] = 1
-    there = back.copy()
-    back[..., :2, 2], there[..., :2, 2] = -start, goal
-    middle = np.zeros_like(back)
-    middle[..., :2, :2], middle[..., 2, :2], middle[..., 2, 2] = linear, depth, 1
-    return there @ middle @ back
+def _homography_about(start: Array, linear: Array, target: Array, depth: Array) -> Array:
+    """Homographies `(B, K, 3, 3)` that map `start` to `target`, with this linear part and gradient of depth there."""
+    to_origin = np.zeros((*start.shape[:-1], 3, 3))
+    to_origin[..., 0, 0] = to_origin[..., 1, 1] = to_origin[..., 2, 2] = 1
+    from_origin = to_origin.copy()
+    to_origin[..., :2, 2], from_origin[..., :2, 2] = -start, target
+    at_origin = np.zeros_like(to_origin)
+    at_origin[..., :2, :2], at_origin[..., 2, :2], at_origin[..., 2, 2] = linear, depth, 1
+    return from_origin @ at_origin @ to_origin
 
 
 def _det(matrix: Array) -> Array:

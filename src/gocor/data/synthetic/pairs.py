@@ -1,17 +1,13 @@
-"""Endless image pairs with exact flow, made of photos."""
-
-import queue
-import threading
-from collections.abc import Iterator
+"""Endless image pairs with exact flow, made from photos."""
 
 import numpy as np
 
 from ...utils.checks import check_count
+from ...utils.errors import InputError
 from .batch import PairBatch
-from .drawing import draw_batch
+from .drawing import Drawn, draw_batch, to_device
 from .motion import Frame
 from .objects import ObjectStore
-from .parameters import Parameters
 from .photos import PhotoStore
 from .presets import get_preset
 from .rendering import Renderer
@@ -21,17 +17,17 @@ MIN_SIZE = 16
 
 
 class SyntheticPairs:
-    """Pairs from photos: the query is a part of a photo, the reference the photo seen through a random motion.
+    """Makes pairs from photos: the query is a part of a photo, the reference the same photo under a random motion.
 
-    `batch` is a pure function of the seed, the step and the stores, whatever was called before: parameters of the whole
-    batch are drawn on the CPU, those of one rank's share are sent to the store's device in one copy, and images, flow
-    and masks are computed there without waiting for the device.
+    A batch depends on the seed, the step and the stores only, not on earlier calls. The parameters of the whole batch
+    are drawn on the CPU; those of this process are copied to the device at once; images, flow and masks are computed
+    there, and no call waits for the device.
 
     Args:
-        photos: the photos, and the device.
-        preset: one of `PRESETS`, or a `Preset`.
+        photos: the photos; pairs are made on their device.
+        preset: name of one of `PRESETS`, or a `Preset`.
         size: `(height, width)` of the images.
-        seed: other seeds make other pairs.
+        seed: another seed gives other pairs.
         objects: cut-outs, for presets with moving objects.
     """
 
@@ -47,12 +43,12 @@ class SyntheticPairs:
         self.preset = get_preset(preset)
         moving = self.preset.objects is not None and self.preset.objects.count[1] > 0
         if moving and objects is None:
-            raise ValueError("the preset has moving objects: give an ObjectStore as objects=")
+            raise InputError("the preset has moving objects: give an ObjectStore as objects=")
         if objects is not None and objects.device != photos.device:
-            raise ValueError(f"photos and objects must be on one device, got {photos.device} and {objects.device}")
+            raise InputError(f"photos and objects must be on one device, got {photos.device} and {objects.device}")
         self.objects = objects if moving else None
         if len(size) != 2:
-            raise ValueError(f"size must be (height, width), got {size!r}")
+            raise InputError(f"size must be (height, width), got {size!r}")
         check_count("height", size[0], MIN_SIZE)
         check_count("width", size[1], MIN_SIZE)
         check_count("seed", seed)
@@ -65,83 +61,28 @@ class SyntheticPairs:
         """The pairs of one training step.
 
         Args:
-            step: which; every step has other pairs.
-            batch_size: pairs of the step, of all ranks together.
-            rank: this process's, of a training in several processes.
-            world_size: how many they are; `batch_size` is a multiple of it.
+            step: number of the step; each has other pairs.
+            batch_size: pairs of the step, over all processes together.
+            rank: number of this process.
+            world_size: number of processes; `batch_size` must be a multiple of it.
 
         Returns:
-            `batch_size // world_size` pairs: the rank's share of what one process would get.
+            `batch_size // world_size` pairs: this process's share of the pairs that a single process would get.
         """
-        return self._render(step, self.draw(step, batch_size, rank=rank, world_size=world_size))
+        drawn = self.draw(step, batch_size, rank=rank, world_size=world_size)
+        objects = None if self.objects is None else self.objects.pixels
+        return self._renderer(self.photos.pixels(step), objects, to_device(drawn, self.device))
 
-    def prefetch(
-        self,
-        start: int,
-        batch_size: int,
-        *,
-        stop: int | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        ahead: int = 4,
-    ) -> Iterator[PairBatch]:
-        """The batches of the steps from `start` to `stop - 1`, or endless; parameters are drawn ahead in a thread.
-
-        The same as calling `batch` for each step, which costs the CPU more time between them.
-        """
-        check_count("ahead", ahead, 1)
-        check_count("start", start)
-        drawn: queue.Queue[Parameters | BaseException | None] = queue.Queue(ahead)
-        ended = threading.Event()
-
-        def put(item: Parameters | BaseException | None) -> bool:
-            while not ended.is_set():
-                try:
-                    drawn.put(item, timeout=0.1)
-                    return True
-                except queue.Full:
-                    continue
-            return False
-
-        def work() -> None:
-            try:
-                step = start
-                while stop is None or step < stop:
-                    if not put(self.draw(step, batch_size, rank=rank, world_size=world_size)):
-                        return
-                    step += 1
-                put(None)
-            except BaseException as error:
-                put(error)
-
-        thread = threading.Thread(target=work, name="gocor-pairs", daemon=True)
-        thread.start()
-        try:
-            step = start
-            while (item := drawn.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield self._render(step, item)
-                step += 1
-        finally:
-            ended.set()
-            thread.join()
-
-    def draw(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Parameters:
-        """The part of `batch` that the CPU does; arguments as there."""
+    def draw(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> Drawn:
+        """Draw the parameters of a batch: the part of `batch` that runs on the CPU. It has the same arguments."""
         check_count("step", step)
         check_count("world_size", world_size, 1)
         check_count("rank", rank)
         check_count("batch_size", batch_size, 1)
         if rank >= world_size or batch_size % world_size:
             got = f"batch_size {batch_size}, rank {rank}, world_size {world_size}"
-            raise ValueError(f"batch_size must be a multiple of world_size, and rank below it, got {got}")
+            raise InputError(f"batch_size must be a multiple of world_size, and rank must be smaller, got {got}")
         rng = np.random.default_rng([self.seed, step])
         drawn = draw_batch(self.preset, self.photos.at(step), self.objects, batch_size, self._frame, rng)
         share = batch_size // world_size
-        own = {name: array[rank * share : (rank + 1) * share] for name, array in drawn.items()}
-        return Parameters.pack(own, pinned=self.device.type == "cuda")
-
-    def _render(self, step: int, parameters: Parameters) -> PairBatch:
-        objects = None if self.objects is None else self.objects.pixels
-        return self._renderer(self.photos.pixels(step), objects, parameters.on(self.device))
+        return {name: array[rank * share : (rank + 1) * share] for name, array in drawn.items()}

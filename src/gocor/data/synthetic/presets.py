@@ -1,9 +1,10 @@
 """Presets by name."""
 
+from ...utils.errors import InputError
 from .settings import Colour, Crop, Motion, Objects, Preset
 
-# The published data. Corners of a 240×240 square move by integers from -80 to 79; the photo is stretched over a canvas,
-# 1386×1040 pixels, or 1664×1248 for homographies, of whose middle both images show a part.
+# The motions of the published training data. Corners of a 240×240 square move by integers from -80 to 79. A photo is
+# resized to a canvas of 1386×1040 pixels (1664×1248 for homographies), and both images show a part of its centre.
 PUBLISHED_MOTIONS = (
     Motion(
         weight=0.25,
@@ -17,24 +18,24 @@ PUBLISHED_MOTIONS = (
     Motion(weight=0.5, corners=80 / 120, corner_step=1 / 120, inverse_corners=True, window=(520 / 1664, 520 / 1248)),
 )
 
-# Wide baselines, and among them small motions, as between frames of a video and the two images of a stereo camera.
+# Wide baselines, mixed with small motions as in video and horizontal motions as in stereo.
 WIDE_MOTIONS = (
     Motion(weight=0.18, corners=0.62, strength=(0.1, 1), bend=0.05, bend_share=0.33),
     Motion(
         weight=0.08, rotation=25, zoom=0.4, stretch=(0.85, 1.15), stretch_angle=90, shear=0.15, shift=0.3,
         bend=0.05, bend_share=0.33,
     ),
-    # Turned and zoomed.
+    # Large rotations and changes of scale.
     Motion(
         weight=0.12, rotation=100, zoom=1.0, stretch=(0.85, 1.15), stretch_angle=90, shear=0.1, shift=0.3, corners=0.12,
         strength=(0.2, 1), bend=0.03, bend_share=0.33,
     ),
-    # Seen from the side.
+    # Views from the side.
     Motion(
         weight=0.08, rotation=45, zoom=0.25, stretch=(0.3, 1.3), stretch_angle=90, shift=0.3, corners=0.25,
         strength=(0.3, 1),
     ),
-    # Little in common, as in the pictures of a panorama.
+    # Small overlap, as in the images of a panorama.
     Motion(weight=0.12, rotation=25, zoom=0.25, shear=0.1, shift=1.7, corners=0.25, strength=(0.3, 1)),
     Motion(weight=0.10, plate=0.2, strength=(0.1, 1), bend=0.05, bend_share=0.33),
     Motion(weight=0.18, rotation=4, zoom=0.06, shear=0.04, shift=0.12, corners=0.06, strength=(0.05, 1), bend=0.03),
@@ -43,7 +44,7 @@ WIDE_MOTIONS = (
     ),
 )  # fmt: skip
 
-# As between neighbouring frames of a video.
+# Motions between neighbouring frames of a video.
 SMALL_MOTIONS = (
     Motion(weight=0.45, rotation=4, zoom=0.06, shear=0.04, shift=0.15, corners=0.06, strength=(0.02, 1), bend=0.03),
     Motion(weight=0.30, rotation=10, zoom=0.15, shear=0.08, shift=0.3, corners=0.1, strength=(0.1, 1), bend=0.04),
@@ -79,9 +80,9 @@ PRESETS: dict[str, Preset] = {
 
 
 def get_preset(preset: str | Preset) -> Preset:
-    """A preset by its name, or itself."""
+    """Look up a preset by its name; a `Preset` is returned unchanged."""
     if isinstance(preset, Preset):
         return preset
     if preset not in PRESETS:
-        raise ValueError(f"no preset is named {preset!r}; there are {', '.join(PRESETS)}")
+        raise InputError(f"no preset is named {preset!r}; there are {', '.join(PRESETS)}")
     return PRESETS[preset]

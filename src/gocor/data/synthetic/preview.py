@@ -1,31 +1,31 @@
-"""A sheet of pairs to look at."""
+"""A picture that shows synthetic pairs."""
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ...ops.warp import warp
+from ...utils.arrays import Picture
 from ...viz.colors import flow_to_color
 from .batch import PairBatch
 
-GAP = 6
-HEADER = 26
-PAPER = 255
+GAP = 6  # pixels between pictures
+HEADER = 26  # pixels above the first row, for the titles
+WHITE = 255
 COLUMNS = ("reference", "query", "query warped", "flow", "masks")
-VALID, OCCLUDED, OUTSIDE = (90, 200, 120), (235, 120, 40), (60, 60, 60)
+VALID, OCCLUDED, NEITHER = (90, 200, 120), (235, 120, 40), (60, 60, 60)
 
 
-def draw_sheet(batch: PairBatch) -> NDArray[np.uint8]:
-    """One row per pair, RGB: reference, query, query warped back by the flow, flow in colours, and masks.
+def draw_sheet(batch: PairBatch) -> Picture:
+    """Draw one row per pair: reference, query, query warped by the flow, flow in colours, and masks.
 
-    The query is warped to where the flow is valid; the rest is grey. Masks lie over the reference: valid is green,
-    occluded orange, everything else (beyond the query or the photo, or a mixed edge) dark.
+    The warped query is grey where the flow is not valid. Masks are drawn over the reference: valid pixels are green,
+    occluded pixels orange; all others (outside of the query or of the photo, or mixed edges) are dark.
     """
     import cv2
 
     warped = torch.where(batch.valid, warp(batch.query, batch.flow, padding="border"), 128.0)
     height, width = batch.reference.shape[-2:]
-    sheet = np.full((HEADER + len(batch) * (height + GAP), GAP + len(COLUMNS) * (width + GAP), 3), PAPER, np.uint8)
+    sheet = np.full((HEADER + len(batch) * (height + GAP), GAP + len(COLUMNS) * (width + GAP), 3), WHITE, np.uint8)
     for column, title in enumerate(COLUMNS):
         at = (GAP + column * (width + GAP), HEADER - 8)
         cv2.putText(sheet, title, at, cv2.FONT_HERSHEY_SIMPLEX, 0.5, (0, 0, 0), 1, cv2.LINE_AA)
@@ -45,13 +45,13 @@ def draw_sheet(batch: PairBatch) -> NDArray[np.uint8]:
     return sheet
 
 
-def _picture(image: torch.Tensor) -> NDArray[np.uint8]:
+def _picture(image: torch.Tensor) -> Picture:
     return image.clamp(0, 255).round().byte().permute(1, 2, 0).cpu().numpy()
 
 
-def _masks(reference: NDArray[np.uint8], valid: torch.Tensor, occluded: torch.Tensor) -> NDArray[np.uint8]:
+def _masks(reference: Picture, valid: torch.Tensor, occluded: torch.Tensor) -> Picture:
     colours = np.where(
-        valid.cpu().numpy()[..., None], VALID, np.where(occluded.cpu().numpy()[..., None], OCCLUDED, OUTSIDE)
+        valid.cpu().numpy()[..., None], VALID, np.where(occluded.cpu().numpy()[..., None], OCCLUDED, NEITHER)
     )
     grey = reference.mean(-1, keepdims=True)
     return np.asarray((0.55 * colours + 0.45 * grey).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""Drawn parameters to images, flow and masks, on the device."""
+"""Rendering on the device: drawn parameters to images, flow and masks."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch import Tensor
 from ...ops.warp import pixel_grid
 from .batch import PairBatch
 from .colour import Photometry
-from .compositing import lay_objects
+from .compositing import composite
 from .motion import Frame, WarpGrid
 from .sampling import Pyramid, levels, reflect
 from .settings import Preset
 
 
 class Renderer:
-    """Makes the pairs of a preset; all operators are batched and none waits for the device."""
+    """Renders the pairs of a preset. All operators are batched, and none waits for the device."""
 
     def __init__(self, preset: Preset, frame: Frame, device: torch.device) -> None:
         self._frame, self._device = frame, device
@@ -27,28 +27,28 @@ class Renderer:
         """Render a batch.
 
         Args:
-            photos: resident photos `(N, 3, Hc, Wc)` uint8.
-            objects: of an `ObjectStore`, `(N, 4, S, S)` uint8; None where the preset has none.
-            drawn: `draw_batch` on the device.
+            photos: the pixels of a `PhotoStore`, `(N, 3, Hc, Wc)` uint8.
+            objects: the pixels of an `ObjectStore`, `(N, 4, S, S)` uint8; None if the preset has no objects.
+            drawn: the result of `draw_batch` on the device.
         """
         with torch.autocast(self._device.type, enabled=False):
             target = self._grid(drawn["matrix"], drawn["coefficients"] if self._bends else None)  # (B, 2, H, W)
-            images, shown = self._photos(photos, drawn, target)
+            images, on_photo = self._backgrounds(photos, drawn, target)
             if objects is None:
-                valid = shown & self._inside(target)
+                valid = on_photo & self._inside(target)
                 occluded = torch.zeros_like(valid)
             else:
-                scene = lay_objects(images, target, self._pixels, objects, drawn)
+                scene = composite(images, target, self._pixels, objects, drawn)
                 images, target = scene.images, scene.target
-                inside = (shown | scene.owned) & self._inside(target)
-                valid, occluded = inside & scene.pure & ~scene.hidden, inside & scene.hidden
+                inside = (on_photo | scene.on_object) & self._inside(target)
+                valid, occluded = inside & scene.unmixed & ~scene.occluded, inside & scene.occluded
             if self._photometry is not None:
                 images = self._photometry(images, drawn)
         reference, query = (image.contiguous() for image in images.unbind(1))
         return PairBatch(reference, query, target - self._pixels, valid, occluded)
 
-    def _photos(self, photos: Tensor, drawn: dict[str, Tensor], target: Tensor) -> tuple[Tensor, Tensor]:
-        """Reference and query `(B, 2, 3, H, W)`, and where the reference shows the photo itself, `(B, 1, H, W)`."""
+    def _backgrounds(self, photos: Tensor, drawn: dict[str, Tensor], target: Tensor) -> tuple[Tensor, Tensor]:
+        """Reference and query `(B, 2, 3, H, W)`; mask `(B, 1, H, W)` of the pixels inside the photo, not its mirror."""
         count, _, height, width = target.shape
         size = drawn["photo_size"][..., None, None]  # (B, 2, 1, 1): height, width
         both = torch.stack([target, self._pixels.expand_as(target)], 1)  # (B, 2 images, 2, H, W), in query pixels
@@ -60,13 +60,13 @@ class Renderer:
         u, inside_u = reflect(u, size[:, 1:])
         v, inside_v = reflect(v, size[:, :1])
         pyramid = Pyramid(photos.index_select(0, drawn["photo"].flatten().long()))
-        seen = pyramid.sample(u.view_as(level), v.view_as(level), level, size)  # (B, 3, 2H, W)
-        images = seen.view(count, 3, 2, height, width).transpose(1, 2)
+        sampled = pyramid.sample(u.view_as(level), v.view_as(level), level, size)  # (B, 3, 2H, W)
+        images = sampled.view(count, 3, 2, height, width).transpose(1, 2)
         return images, inside_u[:, :1] & inside_v[:, :1]
 
     def _inside(self, target: Tensor) -> Tensor:
-        """Targets `(B, 2, H, W)` within the query: `(B, 1, H, W)`. Rounding must not cost an identity its border."""
+        """Mask `(B, 1, H, W)` of the targets `(B, 2, H, W)` that lie inside the query."""
         x, y = target.split(1, 1)
-        slack = 1e-3
+        slack = 1e-3  # keeps the border pixels of an identity valid in spite of rounding
         inside_x = (x >= -slack) & (x <= self._frame.width - 1 + slack)
         return inside_x & (y >= -slack) & (y <= self._frame.height - 1 + slack)

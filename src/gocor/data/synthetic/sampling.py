@@ -1,4 +1,4 @@
-"""Images read at any positions, without aliasing: the image and smaller copies of it side by side in one tensor."""
+"""Image pyramids that are sampled at any positions without aliasing, all levels in one tensor."""
 
 import torch
 import torch.nn.functional as F
@@ -8,10 +8,10 @@ STRIDE = 8  # pixels between the positions at which the local scale is measured
 
 
 class Pyramid:
-    """Images `(B, C, H, W)` as float32, and halved once and more often; H and W can be halved that often.
+    """Images `(B, C, H, W)` as float32 and their downsampled copies; H and W must be divisible by 2^`halvings`.
 
-    Layout of `canvas` `(B, C, H, W + W/2)`: the images on the left; right of them, from top to bottom, halves, quarters
-    and so on. One `grid_sample` reads every point from the copy that suits the scale there.
+    `canvas` `(B, C, H, W + W/2)` holds the images on the left and, to the right of them from top to bottom, the copies
+    at half the size, at a quarter, and so on. One `grid_sample` reads each point from its own level.
     """
 
     def __init__(self, images: Tensor, *, halvings: int = 2) -> None:
@@ -20,7 +20,8 @@ class Pyramid:
         self.canvas = torch.empty((count, channels, height, width + width // 2), device=images.device)
         level = self.canvas[..., :width]
         level.copy_(images)
-        self.canvas[..., width:].zero_()  # what lies between copies is read with weights of rounding: let it be finite
+        # Points on the border of a copy may read beyond it, with weights of rounding error; NaN must not be there.
+        self.canvas[..., width:].zero_()
         top = 0
         for halving in range(1, halvings + 1):
             level = F.avg_pool2d(level, 2)
@@ -28,22 +29,22 @@ class Pyramid:
             top += height >> halving
 
     def sample(self, x: Tensor, y: Tensor, level: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """Bilinear values at pixels x, y.
+        """Sample with bilinear interpolation; borders are replicated.
 
         Args:
-            x: `(B, h, w)`, in pixels of the original; beyond an image its border goes on.
-            y: likewise.
-            level: how often the copy to read is halved; broadcasts with x.
-            sizes: `(B, 2, 1, 1)`, height and width of each image in the upper left corner of the original, if smaller.
+            x: `(B, h, w)`, in pixels of the original images.
+            y: `(B, h, w)`.
+            level: level to read from, 0 for the original; broadcasts with x.
+            sizes: `(B, 2, 1, 1)`, height and width of each image if it only fills the upper left corner.
 
         Returns:
-            `(B, C, h, w)`.
+            Values `(B, C, h, w)`.
         """
         scale = torch.exp2(-level)
         right = (level > 0) * float(self.width)
         below = (self.height - 2 * self.height * scale).clamp(min=0)
         height, width = (self.height, self.width) if sizes is None else (sizes[:, 0], sizes[:, 1])
-        # A pixel of a copy lies amid those that it is the mean of.
+        # A pixel of a copy lies at the centre of the pixels that it is the mean of.
         x = (x + 0.5) * scale - 0.5
         y = (y + 0.5) * scale - 0.5
         x = torch.minimum(x, width * scale - 1).clamp(min=0) + right
@@ -54,27 +55,27 @@ class Pyramid:
 
 
 def levels(x: Tensor, y: Tensor) -> Tensor:
-    """Which copy to read at positions x, y: the one whose pixels are nearest in size to the steps there.
+    """Choose the pyramid level for each position, by the area between neighbouring positions.
 
     Args:
-        x: `(N, H, W)` positions in pixels of the original, on the grid of the picture that is made.
-        y: likewise.
+        x: `(N, H, W)`, positions in pixels of the original image, for each pixel of the new image.
+        y: `(N, H, W)`.
 
     Returns:
-        `(N, H, W)` float32: 0, 1 or 2.
+        Levels `(N, H, W)` as float32: 0, 1 or 2.
     """
     height, width = x.shape[-2:]
     rows, columns = min(STRIDE, height - 1), min(STRIDE, width - 1)
     u, v = x[:, ::rows, ::columns], y[:, ::rows, ::columns]
     ux, vx = (t[:, 1:, 1:] - t[:, 1:, :-1] for t in (u, v))
     uy, vy = (t[:, 1:, 1:] - t[:, :-1, 1:] for t in (u, v))
-    area = (ux * vy - uy * vx).abs()[:, None] / (rows * columns)  # (N, 1, H/8, W/8): a pixel's area in the original
+    area = (ux * vy - uy * vx).abs()[:, None] / (rows * columns)  # (N, 1, H/8, W/8), in pixels of the original
     area = F.interpolate(area, (height, width), mode="bilinear", align_corners=False)[:, 0]
     return (area > 2).float() + (area > 8).float()
 
 
 def reflect(x: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions folded back into `[0, size - 1]`, as between mirrors, and whether they were inside before."""
+    """Reflect positions at the borders into `[0, size - 1]`; also tell which of them were inside before."""
     period = 2 * (size - 1)
     folded = torch.remainder(x, period)
     folded = torch.minimum(folded, period - folded)

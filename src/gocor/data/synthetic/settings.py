@@ -1,10 +1,12 @@
-"""What synthetic pairs look like: the ranges that their parameters are drawn from.
+"""Settings of synthetic pairs: the ranges that their parameters are drawn from.
 
-Lengths are shares of r, half of the image's shorter side, so that a preset serves every size: 0.1 is 13 px at 256×256.
-`U(±a)` is uniform in [-a, a]. Derive a preset of your own with `dataclasses.replace`.
+Lengths are in units of r, half of the image's shorter side, so that a preset suits every size: 0.1 is 13 px at 256×256.
+`U(±a)` is a uniform random number in [-a, a]. Derive a preset of your own with `dataclasses.replace`.
 """
 
 from dataclasses import dataclass, field
+
+from ...utils.errors import InputError
 
 Range = tuple[float, float]
 
@@ -13,28 +15,29 @@ Range = tuple[float, float]
 class Motion:
     """One kind of background motion; a preset mixes several.
 
-    Coordinates n have their origin in the image's centre, r as unit. The reference pixel n shows what the query shows
-    at `M(n + D(n))`: D bends (thin-plate splines and cubic B-splines), `M = P·A` is projective (P) after affine (A).
+    Coordinates n have their origin in the image's centre and the unit r. The point n of the reference corresponds to
+    `M(n + D(n))` in the query. D is non-rigid (a thin-plate spline and a cubic B-spline); `M = P·A` is an affine map A
+    followed by a projective map P.
 
     Attributes:
-        weight: how often it is drawn, relative to the other motions of the preset.
+        weight: relative frequency among the motions of the preset.
         rotation: U(±degrees).
         zoom: scale `exp(U(±zoom))`; above 1 the reference shows more than the query.
         stretch: scales along two orthogonal directions, each uniform in the range.
-        stretch_angle: U(±degrees), those directions' turn against the axes.
-        shear: U(±), x moves by this share of y.
-        shift: U(±), of x and of y, each.
-        horizontal: only x moves, as between the rectified images of a stereo camera.
-        corners: U(±), of both coordinates of the image's four corners, each: P maps the corners to the moved ones.
-            Where that would turn the image inside out, or nearly so, the moves are halved until it does not.
-        corner_step: moves of corners are rounded down to multiples of it; 0 leaves them.
+        stretch_angle: U(±degrees), angle between these directions and the axes.
+        shear: U(±), shift of x in proportion to y.
+        shift: U(±), for x and y independently.
+        horizontal: only x moves, as between rectified stereo images.
+        corners: U(±), moves of the image's four corners, for x and y independently. P maps the corners to the moved
+            corners. Moves that would fold the image, or nearly so, are halved until they do not.
+        corner_step: corner moves are rounded down to multiples of this; 0 does not round.
         inverse_corners: P maps the moved corners to the corners instead.
-        plate: standard deviation of the moves of a 3×3 grid of control points, a thin-plate spline's.
-        bend: standard deviation of the 7×7 coefficients of a cubic B-spline; the bending has about half of it.
-        bend_share: share of the pairs that are bent.
-        strength: one factor on all of the above moves, uniform in the range.
-        window: shares of the photo's width and height, about its centre, that the query shows, whatever its shape;
-            None shows an undistorted part that `Crop` describes.
+        plate: standard deviation of the moves of the thin-plate spline's 3×3 control points.
+        bend: standard deviation of the B-spline's 7×7 coefficients; the motion has about half of it.
+        bend_share: share of the pairs that have the B-spline's motion.
+        strength: factor on all of the above moves, uniform in the range.
+        window: shares of the photo's width and height that the query shows, around its centre and with any aspect
+            ratio; None shows an undistorted part as `Crop` describes.
     """
 
     weight: float = 1.0
@@ -57,11 +60,11 @@ class Motion:
 
 @dataclass(frozen=True)
 class Crop:
-    """Which part of the photo the query shows, as far as a motion has no `window`.
+    """The part of the photo that the query shows, for motions without a `window`.
 
     Attributes:
-        share: side of the part, of the largest part that fits into the photo; uniform in the range.
-        tilt: U(±degrees) that the part is turned by.
+        share: side of the part, relative to the largest part that fits into the photo; uniform in the range.
+        tilt: U(±degrees), rotation of the part.
         flip: probability of mirroring the photo.
     """
 
@@ -75,20 +78,21 @@ class Colour:
     """Photometric changes of an image, drawn for reference and query independently.
 
     Attributes:
-        brightness: U(±), of the full range 255.
-        contrast: factor `exp(U(±))` about mid-grey.
+        brightness: U(±), relative to the full range 255.
+        contrast: factor `exp(U(±))` around mid-grey.
         saturation: factor `max(0, 1 + U(±))`.
-        channels: factor `exp(U(±))` of R, G and B each.
+        channels: factor `exp(U(±))` for each of R, G and B.
         gamma: exponent `exp(U(±))`.
-        grey: probability that both images lose their colours.
-        common: share of the changes of brightness, contrast, saturation, channels and gamma that the two images have
-            in common: 0 makes them independent, 1 the same.
-        exposure: factor `exp(-U(0, this))` of all channels: darker, since brighter would soon be white.
-        light: another light: a factor that varies smoothly over the image, its logarithm by this standard deviation.
-        light_share: probability that an image has another light.
-        blur: standard deviation of a Gaussian in pixels, uniform up to this; at most 4.
-        blur_share: probability of blurring an image.
-        noise: standard deviation of Gaussian noise, of the full range, uniform up to this.
+        grey: probability that both images become grey.
+        common: share of the changes of brightness, contrast, saturation, channels and gamma that both images have in
+            common: 0 makes them independent, 1 identical.
+        exposure: factor `exp(-U(0, exposure))` on all channels; it only darkens, because brighter images saturate.
+        light: standard deviation of an illumination field: the logarithm of a factor that varies smoothly over the
+            image.
+        light_share: probability of an illumination field.
+        blur: largest standard deviation of a Gaussian blur in pixels, at most 4; uniform from 0.
+        blur_share: probability of a blur.
+        noise: largest standard deviation of Gaussian noise, relative to the full range; uniform from 0.
     """
 
     brightness: float = 0.2
@@ -108,26 +112,27 @@ class Colour:
 
 @dataclass(frozen=True)
 class Objects:
-    """Cut-outs that move on their own in front of the photo; of two, the same one is nearer in both images.
+    """Cut-outs that move independently in front of the photo; their order in depth is the same in both images.
 
     Attributes:
         share: probability that a pair has objects.
-        count: how many at least and at most; each number equally often.
-        size: longer side, as a share of the image's shorter side, log-uniform; None keeps the size that the cut-out had
-            in its own photo, when images had `native_side` pixels.
+        count: smallest and largest number of objects; all numbers are equally likely.
+        size: longer side relative to the image's shorter side, log-uniform in the range; None keeps the size that the
+            cut-out had in its own photo, relative to images of `native_side` pixels.
         native_side: see `size`.
-        large: cut-outs of native size that would cover more than this share of the image are shrunk,
-        large_to: to a share uniform in this range.
-        spin: U(±degrees), how a cut-out is turned in the reference.
+        large: cut-outs with `size=None` that would cover more than this share of the image are shrunk.
+        large_to: range of the share that they are shrunk to, uniform.
+        spin: U(±degrees), rotation of the cut-out in the reference.
         flip: probability of mirroring a cut-out.
-        near: probability that it moves by `shift`; otherwise it jumps to anywhere in the query.
-        shift: length of the move, in r, log-uniform and in any direction; from 0, U(±) of x and of y, each.
-        relative: it moves on top of the background's motion where it stands; otherwise from where it stands.
-        rotation: U(±degrees), about its own centre.
-        zoom: scale `exp(U(±zoom))`, about its own centre.
-        stretch: U(±), relative difference of its scales along x and y.
+        near: probability that an object moves by `shift`; otherwise it moves to a random place in the query.
+        shift: range of the length of the move, log-uniform and in any direction; if the range starts at 0, the move is
+            U(±) for x and y independently.
+        relative: the move is added to the background's motion at the object.
+        rotation: U(±degrees), around the object's centre.
+        zoom: scale `exp(U(±zoom))`, around the object's centre.
+        stretch: U(±), relative difference of the scales along x and y.
         shear: U(±).
-        perspective: U(±), relative change of depth across half of its longer side.
+        perspective: U(±), relative change of depth across half of the object's longer side.
     """
 
     share: float = 1.0
@@ -150,11 +155,11 @@ class Objects:
 
 @dataclass(frozen=True)
 class Preset:
-    """All that describes a kind of pairs.
+    """All settings of synthetic pairs.
 
     Attributes:
         motions: kinds of background motion, mixed by their weights.
-        crop: part of the photo that the query shows.
+        crop: the part of the photo that the query shows.
         colour: photometric changes; None for none.
         objects: moving objects; None for a static scene.
     """
@@ -166,14 +171,14 @@ class Preset:
 
     def __post_init__(self) -> None:
         if not self.motions or any(m.weight < 0 for m in self.motions) or not sum(m.weight for m in self.motions) > 0:
-            raise ValueError("a preset needs motions, with weights that are not negative and not all zero")
+            raise InputError("a preset needs motions whose weights are not negative and not all zero")
         for part in (*self.motions, self.crop, self.colour, self.objects):
             for name, value in vars(part).items() if part is not None else ():
                 if isinstance(value, tuple) and len(value) == 2 and name != "window" and not value[0] <= value[1]:
-                    raise ValueError(f"{name} must be a range (low, high), got {value}")
+                    raise InputError(f"{name} must be a range (low, high), got {value}")
         if not 0 < self.crop.share[0] <= self.crop.share[1] <= 1:
-            raise ValueError(f"share of a crop must lie in (0, 1], got {self.crop.share}")
+            raise InputError(f"the share of a crop must lie in (0, 1], got {self.crop.share}")
         if self.colour is not None and not 0 <= self.colour.blur <= 4:
-            raise ValueError(f"blur must lie in [0, 4], got {self.colour.blur}")
+            raise InputError(f"blur must lie in [0, 4], got {self.colour.blur}")
         if self.objects is not None and self.objects.count[0] < 0:
-            raise ValueError(f"count of objects must not be negative, got {self.objects.count}")
+            raise InputError(f"the count of objects must not be negative, got {self.objects.count}")

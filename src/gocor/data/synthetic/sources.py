@@ -1,53 +1,59 @@
-"""Images of folders and zip files, read in threads."""
+"""Image files in folders and zip files, read by several threads."""
 
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.arrays import Picture
 from ...utils.checks import check_count
+from ...utils.errors import GOCorError, InputError
 from ...utils.files import PathLike, read_bytes
-from ..io import to_rgb
-from ..io.images import READABLE, decode, upright
+from ..io.images import READABLE, decode_rgb, decode_upright
 
 T = TypeVar("T")
 
 
 class SkippedFilesWarning(UserWarning):
-    """Files of a source could not be used."""
+    """Some files of a folder or zip file could not be used."""
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image in a folder, or in a zip file that is open."""
+    """An image in a folder or in an open zip file."""
 
     source: Path
     name: str
     archive: zipfile.ZipFile | None = None
 
     def read(self) -> bytes:
-        """The file's content."""
-        return read_bytes(self.source / self.name) if self.archive is None else self.archive.read(self.name)
+        """Read the content of the file."""
+        if self.archive is None:
+            return read_bytes(self.source / self.name)
+        try:
+            return self.archive.read(self.name)
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged or encrypted
+            raise InputError(f"cannot be extracted from the zip file: {error}") from None
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
 
 
 def list_images(source: PathLike | Sequence[PathLike]) -> list[ImageFile]:
-    """All image files of one or several folders (and the folders in them) or zip files, by name within each.
+    """List the image files of folders, which are searched recursively, and of zip files; each is sorted by name.
 
-    A source that does not exist, or has no image files, is an error.
+    It is an error if a source does not exist or has no image files.
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not sources:
-        raise ValueError("no source of images was given: give a folder or a zip file")
+        raise InputError("no images were given: give a folder or a zip file")
     return [file for one in sources for file in _list_one(Path(one))]
 
 
@@ -61,17 +67,17 @@ def _list_one(source: Path) -> list[ImageFile]:
         archive = zipfile.ZipFile(source)
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
     else:
-        raise ValueError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
-    # What other systems leave in archives and folders begins with a dot, or lies in such a folder.
+        raise InputError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
+    # Operating systems leave hidden files in folders and archives, some of which have the suffix of an image.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
     found = sorted(name for name in kept if Path(name).suffix.lower() in READABLE)
     if not found:
-        raise ValueError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
+        raise InputError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
     return [ImageFile(source, name, archive) for name in found]
 
 
 def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
-    """At most `limit` of the items, from the first to the last; all for None."""
+    """At most `limit` items, evenly spaced, the first and the last included; all of them if `limit` is None."""
     if limit is None:
         return list(items)
     check_count("limit", limit, 1)
@@ -80,27 +86,24 @@ def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
 
 
 def read_pixels(file: ImageFile) -> NDArray[Any]:
-    """An image upright, `(H, W)` or `(H, W, C)` in the order RGB(A), of whatever type it is stored in."""
-    pixels = upright(*decode(file.read()))
-    return pixels[..., [2, 1, 0, 3][: pixels.shape[2]]] if pixels.ndim == 3 and pixels.shape[2] in (3, 4) else pixels
+    """Read an upright image, `(H, W)` or `(H, W, C)` in RGB(A) order, in its own dtype."""
+    return decode_upright(file.read())
 
 
-def read_rgb(file: ImageFile) -> NDArray[np.uint8]:
-    """An image as 8-bit RGB `(H, W, 3)`, as `gocor.data.io.read_image` would read it."""
-    pixels = read_pixels(file)
-    return to_rgb(np.clip(np.nan_to_num(pixels, nan=0.0), 0, 1) if pixels.dtype.kind == "f" else pixels)
+def read_rgb(file: ImageFile) -> Picture:
+    """Read an image as 8-bit RGB `(H, W, 3)`, as `gocor.data.io.read_image` does."""
+    return decode_rgb(file.read())
 
 
 def read_all(files: Sequence[T], read: Callable[[T], Any], *, threads: int, what: str) -> Iterator[tuple[T, Any]]:
-    """What `read` makes of each file, in order, with as many threads.
+    """Apply `read` to all files in several threads; yield each file with its result, in order.
 
-    Files on which `read` raises ValueError or OSError are left out; one warning at the end counts them. If none is
-    left, that is an error.
+    Files that cannot be read are skipped, and one warning at the end counts them. It is an error if all are skipped.
     """
     failed: list[str] = []
     succeeded = 0
     with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(files), 64):  # no more than these wait in memory
+        for start in range(0, len(files), 64):  # bounds the number of results in memory
             chunk = files[start : start + 64]
             for file, outcome in zip(chunk, pool.map(lambda one: _try(read, one), chunk), strict=True):
                 if isinstance(outcome, Exception):
@@ -109,14 +112,14 @@ def read_all(files: Sequence[T], read: Callable[[T], Any], *, threads: int, what
                     succeeded += 1
                     yield file, outcome
     if failed and not succeeded:
-        raise ValueError(f"none of {len(failed)} {what} can be used, the first because of: {failed[0]}")
+        raise InputError(f"none of {len(failed)} {what} can be used; the first failed with: {failed[0]}")
     if failed:
-        message = f"{len(failed)} of {len(files)} {what} left out, the first because of: {failed[0]}"
+        message = f"{len(failed)} of {len(files)} {what} were skipped; the first failed with: {failed[0]}"
         warnings.warn(message, SkippedFilesWarning, stacklevel=2)
 
 
 def _try(read: Callable[[T], Any], file: T) -> Any:
     try:
         return read(file)
-    except (ValueError, TypeError, OSError, zipfile.BadZipFile, RuntimeError) as error:
+    except (GOCorError, OSError) as error:
         return error

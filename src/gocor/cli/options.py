@@ -1,0 +1,19 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+Output = Annotated[Path, Option("--output", "-o", help="Folder to write to; it is created if need be.")]
+Weights = Annotated[str, Option(help="`default`: those that ship; `none`: an untrained network; or a checkpoint.")]
+Device = Annotated[str, Option(help="`cpu`, `cuda`, `cuda:1`, …; `auto` takes a GPU if there is one.")]
+ItersLocal = Annotated[int | None, Option(min=0, help="Iterations of local GOCor layers; default: the network's own.")]
+ItersGlobal = Annotated[int | None, Option(min=0, help="Iterations of the global GOCor layer; default: its own.")]
+MinSize = Annotated[
+    int | None, Option(min=0, help="Enlarge smaller images to this longer side; 0: never; default: the network's own.")
+]
+MaxSize = Annotated[
+    int, Option(min=0, help="Shrink larger images to this longer side; 0: never. The flow has full size anyway.")
+]
+Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]

@@ -1,0 +1,3 @@
+"""Default values that the command line shows in its help; this module imports nothing, so that the help is quick."""
+
+MAX_SIZE = 1664  # pixels: larger images are shrunk to this longer side before a network matches them
