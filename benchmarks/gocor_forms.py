@@ -7,7 +7,6 @@ from torch import Tensor
 
 from benchmarks.report import parser, report
 from gocor import GlobalGOCor
-from gocor.ops.descent.gram import gram_is_cheaper
 from gocor.utils.timing import compare
 
 ITERS = 3
@@ -42,7 +41,7 @@ def measure(channels: int, side: int, query_objective: bool, device: str, repeat
         **ms,
         "forward: ratio": ms["forward: filters"] / ms["forward: gram"],
         "training: ratio": ms["training: filters"] / ms["training: gram"],
-        "auto": "gram" if gram_is_cheaper(reference, query, ITERS, query_objective) else "filters",
+        "auto": GlobalGOCor(channels, query_objective=query_objective).to(device).selected_form(reference, query).name,
     }
 
 

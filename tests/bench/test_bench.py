@@ -60,7 +60,9 @@ def test_more_iterations_change_the_flow():
 
 def test_a_network_works_in_the_dtype(monkeypatch):
     seen = []
-    monkeypatch.setattr("gocor.bench.work.load_model", lambda name, *, device, dtype: seen.append(dtype) or torch.add)
+    monkeypatch.setattr(
+        "gocor.bench.work.load_model", lambda name, weights, *, device, dtype: seen.append(dtype) or torch.add
+    )
     Work("network", "pwcnet", (64, 64), dtype="bfloat16").build(CPU)
     assert seen == [torch.bfloat16]
 

@@ -1,6 +1,7 @@
 """The choice of the form that runs."""
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -156,10 +157,8 @@ def test_the_table_lists_every_form_and_its_file():
     table = forms_table()
     for form in FORMS:
         assert f"| `{form.name}` | {form.module} |" in table
-        assert (select_folder() / form.file).is_file()
+        assert (Path(select.__file__).parent / "descent" / form.file).is_file()
 
 
-def select_folder():
-    from pathlib import Path
-
-    return Path(select.__file__).parent / "descent"
+def test_the_documentation_has_the_table():
+    assert forms_table() in (Path(__file__).parents[2] / "docs" / "method.md").read_text()

@@ -57,7 +57,7 @@ class Work:
     def _load(self, device: torch.device) -> MatchingNetwork:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntrainedWarning)  # untrained networks are as fast as trained ones
-            network = load_model(self.name, device=device, dtype=getattr(torch, self.dtype))
+            network = load_model(self.name, None, device=device, dtype=getattr(torch, self.dtype))
         return network.accelerate(getattr(torch, self.dtype)) if self.recorded else network
 
     def _images(self, device: torch.device, generator: torch.Generator) -> tuple[Tensor, Tensor]:

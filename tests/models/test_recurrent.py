@@ -1,0 +1,94 @@
+"""The recurrent network on GOCor filters."""
+
+import pytest
+import torch
+
+from gocor.models import create_model
+from gocor.models.recurrent import MAX_GLOBAL, ConvexUpsampler, RecurrentNet
+from gocor.modules import LocalGOCor
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    return create_model("recurrent-gocor-tiny")
+
+
+def images(batch=1, size=(48, 64), query=None):
+    return 255 * torch.rand(batch, 3, *size), 255 * torch.rand(batch, 3, *(query or size))
+
+
+def test_levels_are_the_start_and_every_update(network):
+    inputs = network.prepare(*images(), network.working_size(48, 64))
+    with torch.no_grad():
+        flows = network.levels(*inputs)
+        assert len(flows) == 1 + network.updates
+        assert all(flow.shape == (1, 2, 48, 64) for flow in flows)
+        network.train()
+        outputs = network.outputs(*inputs)
+        network.eval()
+    assert len(outputs.flows) == len(network.level_units(48, 64)) == len(network.loss_weights)
+    assert outputs.confidence.shape == (1, 1, 48, 64)
+    assert network.loss_weights[-1] == 1
+    assert list(network.loss_weights) == sorted(network.loss_weights)
+
+
+@pytest.mark.parametrize(("size", "query"), [((50, 70), None), ((33, 90), (64, 40))])
+@torch.no_grad()
+def test_any_sizes(network, size, query):
+    assert network(*images(size=size, query=query), min_size=0).shape == (1, 2, *size)
+
+
+@torch.no_grad()
+def test_a_batch_is_matched_as_its_samples_are(network):
+    reference, query = images(batch=3)
+    flow = network(reference, query, min_size=0)
+    for i in range(3):
+        single = network(reference[i : i + 1], query[i : i + 1], min_size=0)
+        torch.testing.assert_close(flow[i : i + 1], single, rtol=1e-3, atol=1e-3)
+
+
+def test_every_trained_part_gets_a_gradient(network):
+    network.train()
+    flows, confidence = network.outputs(*network.prepare(*images(2), network.working_size(48, 64)))
+    (sum(flow.square().mean() for flow in flows) + confidence.square().mean()).backward()
+    network.eval()
+    trained = {name for name, p in network.named_parameters() if p.requires_grad}
+    missing = {name for name, p in network.named_parameters() if p.requires_grad and p.grad is None}
+    assert not missing
+    assert not any(name.startswith(("pyramid.level_0", "pyramid.level_1", "pyramid.level_2")) for name in trained)
+    assert any(name.startswith("pyramid.level_4") for name in trained)
+    network.zero_grad(set_to_none=True)
+
+
+@torch.no_grad()
+def test_the_start_finds_a_large_shift(network):
+    """Global matching of features that are all different needs no training."""
+    features = torch.randn(1, 16, 16, 24)
+    shifted = features.roll((4, -6), (2, 3))
+    network = RecurrentNet(None, None, channels=16, hidden=16, radius=2, scales=2, width=1 / 8)
+    network.log_temperature.fill_(5.0)
+    flow = network._start_flow(features, shifted, None)
+    assert torch.allclose(flow[0, :, 4:-6, 8:-6].flatten(1).median(1).values, torch.tensor([-6.0, 4.0]), atol=0.05)
+
+
+@torch.no_grad()
+def test_large_maps_are_matched_at_a_coarser_scale(network):
+    side = 2 * int(MAX_GLOBAL**0.5) + 4
+    features = torch.randn(1, 16, side, side)
+    assert network._start_flow(features, features, 0).shape == (1, 2, side, side)
+
+
+def test_convex_upsampling_keeps_constant_flow():
+    flow = torch.tensor([1.5, -2.0]).view(1, 2, 1, 1).expand(1, 2, 3, 4)
+    fine = ConvexUpsampler(8)(torch.randn(1, 8, 3, 4), flow)
+    torch.testing.assert_close(fine, 8 * flow[:, :, :1, :1].expand(1, 2, 24, 32))
+
+
+def test_filters_are_optimised_once(network, monkeypatch):
+    calls = []
+    filters = LocalGOCor.filters
+    monkeypatch.setattr(LocalGOCor, "filters", lambda self, *a: calls.append(a) or filters(self, *a))
+    with torch.no_grad():
+        network(*images(), min_size=0)
+    assert len(calls) == 1
