@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._version import __version__
-from ..matching.api import MAX_SIZE
+from ..matching.options import MAX_SIZE, MatchOptions
 from ..utils.files import check_folder
 from .bench import bench
 from .data import app as data_app
@@ -119,11 +119,13 @@ def match(
         model=model,
         weights=None if weights == "none" else weights,
         device=device,
-        iters_local=iters_local,
-        iters_global=iters_global,
-        min_size=min_size,
-        max_size=max_size or None,
-        align=align,
+        matching=MatchOptions(
+            iters_local=iters_local,
+            iters_global=iters_global,
+            min_size=min_size,
+            max_size=max_size or None,
+            align=align,
+        ),
         batch=batch,
         formats=[name.strip() for name in formats.split(",") if name.strip()],
         max_points=max_points,

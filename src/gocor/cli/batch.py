@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..matching.api import MatchResult, Picture, as_picture, match_stream
+from ..matching.api import match_stream
 from ..matching.files import read_done, save_result
+from ..matching.images import as_picture
+from ..matching.options import MatchOptions
+from ..matching.result import MatchResult
 from ..models.network import MatchingNetwork
 from ..models.weights import SHIPPED
+from ..utils.arrays import Picture
+from ..utils.files import file_stamp
 from .errors import is_explained, is_out_of_memory
 from .pairs import Pair
 
@@ -24,11 +29,7 @@ class Options:
     model: str
     weights: str | None
     device: str
-    iters_local: int | None
-    iters_global: int | None
-    min_size: int | None
-    max_size: int | None
-    align: bool | None
+    matching: MatchOptions
     batch: int
     formats: Sequence[str]
     max_points: int
@@ -76,18 +77,7 @@ def _match_loaded(
 ) -> Iterator[tuple[Pair, Saved | Exception]]:
     pictures = [(reference, query) for _, reference, query in loaded]
     try:
-        results = list(
-            match_stream(
-                pictures,
-                network,
-                batch_size=options.batch,
-                iters_local=options.iters_local,
-                iters_global=options.iters_global,
-                min_size=options.min_size,
-                max_size=options.max_size,
-                align=options.align,
-            )
-        )
+        results = list(match_stream(pictures, network, options.matching, batch_size=options.batch))
     except Exception as error:
         failure = _explained(error)
     else:
@@ -130,27 +120,14 @@ def _note(pair: Pair, options: Options) -> dict[str, Any]:
     weights = SHIPPED / f"{options.model}.safetensors" if options.weights == "default" else options.weights
     return {
         "model": options.model,
-        "weights": None if weights is None else _stamp(Path(weights)),
-        "reference": _stamp(pair.reference),
-        "query": _stamp(pair.query),
-        "iters_local": options.iters_local,
-        "iters_global": options.iters_global,
-        "min_size": options.min_size,
-        "max_size": options.max_size,
-        "align": options.align,
+        "weights": None if weights is None else file_stamp(weights),
+        "reference": file_stamp(pair.reference),
+        "query": file_stamp(pair.query),
+        **options.matching.as_dict(),
         "formats": list(options.formats),
         "max_points": options.max_points,
         "min_confidence": options.min_confidence,
     }
-
-
-def _stamp(path: Path) -> dict[str, Any] | None:
-    """Which file, and which state of it; None where there is none."""
-    try:
-        state = path.stat()
-    except (OSError, ValueError):
-        return None
-    return {"path": str(path.resolve()), "bytes": state.st_size, "modified": state.st_mtime_ns}
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..matching.api import MAX_SIZE
+from ..matching.options import MAX_SIZE, MatchOptions
 from .errors import say, warnings_as_lines
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
-    from ..evaluation.contestants import Contestant
+    from ..evaluation.named_matchers import NamedMatcher
     from ..evaluation.runner import Evaluation
 
 WIDE = 1000  # columns of a table that goes to a file
@@ -76,7 +76,7 @@ def evaluate(
     An interrupted command goes on where it was.
     """
     from ..evaluation.benchmarks import open_benchmark
-    from ..evaluation.contestants import contestants
+    from ..evaluation.named_matchers import find_matchers
     from ..evaluation.reports import AREAS, write_report
     from ..evaluation.studies import draw_study, run_times
     from ..evaluation.studies import study as study_of
@@ -94,12 +94,13 @@ def evaluate(
     if pixel is not None and not sheets:
         raise ValueError("--pixel is for the sheets: give --sheets too")
     chosen = _pixel(pixel)
-    sizes = {"min_size": min_size, "max_size": max_size or None}
+    options = MatchOptions(
+        iters_local=iters_local, iters_global=iters_global, min_size=min_size, max_size=max_size or None, align=align
+    )
     if study is not None:
-        rows = study_of(study, model or (), weights=weights, device=device, **sizes)
+        rows = study_of(study, model or (), options, weights=weights, device=device)
     else:
-        counts = {"iters_local": iters_local, "iters_global": iters_global}
-        rows = contestants(model or [], weights=weights, device=device, align=align, **sizes, **counts)
+        rows = find_matchers(model or [], options, weights=weights, device=device)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
     title = f"{dataset}: {study}" if study else dataset
@@ -121,7 +122,7 @@ def evaluate(
 
 
 def _run(
-    rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, root: Path, *, overwrite: bool
+    rows: "list[NamedMatcher]", benchmarks: "dict[str, Benchmark]", output: Path, root: Path, *, overwrite: bool
 ) -> "dict[str, dict[str, Evaluation]]":
     import re
     import shutil
@@ -136,9 +137,9 @@ def _run(
             if overwrite and folder.is_dir():
                 shutil.rmtree(folder)
             with warnings_as_lines():
-                row.make()
+                row.load()
             note = {"root": str(root.resolve())}
-            results[row.label] = row.run(benchmarks, save=folder, note=note, progress=lambda *_: advance())
+            results[row.label] = row.evaluate(benchmarks, save=folder, note=note, progress=lambda *_: advance())
     return results
 
 

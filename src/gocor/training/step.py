@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..data.synthetic.batch import PairBatch
-from ..models.matching_layers import GlobalMatching, LocalMatching
 from ..models.network import MatchingNetwork
 from .config import TrainConfig
 from .distributed import Group
@@ -172,9 +171,8 @@ def uses_channels_last(config: TrainConfig, device: torch.device) -> bool:
 
 def checkpoint_activations(network: MatchingNetwork) -> None:
     """Let the correlation layers, most of whose memory GOCor's iterations take, be computed again in the backward."""
-    for module in network.modules():
-        if isinstance(module, (GlobalMatching, LocalMatching)):
-            _recompute(module)
+    for module in network.correlation_layers():
+        _recompute(module)
 
 
 def _recompute(module: nn.Module) -> None:
