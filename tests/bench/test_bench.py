@@ -193,7 +193,7 @@ def test_recorded_work_without_a_gpu_is_plain(kind, device):
 
 def test_networks_work_at_the_size_that_is_named(monkeypatch):
     """GLU-Net would enlarge small images, and hide how its time grows with them."""
-    seen, original = [], GLUNet.working_size
-    monkeypatch.setattr(GLUNet, "working_size", lambda self, *size: seen.append(size) or original(self, *size))
+    seen, original = [], GLUNet.round_size
+    monkeypatch.setattr(GLUNet, "round_size", lambda self, *size: seen.append(size) or original(self, *size))
     Work("network", "glunet-gocor-tiny", (256, 300)).build(torch.device("cpu"))()
     assert seen == [(256, 300)]

@@ -13,6 +13,7 @@ import torch
 from gocor.cli import batch
 from gocor.cli.errors import is_user_error
 from gocor.data.io import read_flow, read_image, write_image
+from gocor.matching import MatchOptions
 from gocor.matching.files import check_formats
 from gocor.models import load_model, save_model
 from gocor.models.weights import UntrainedWarning
@@ -98,7 +99,7 @@ def test_same_result_as_from_python(run, tmp_path):
     arguments = ["--model", MODEL, "--weights", tmp_path / "weights.safetensors", "--iters-local", 2, "--max-size", 0]
     assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
     pair = [(tmp_path / "a.png", tmp_path / "b.png")]
-    result = next(batch.match_stream(pair, network, iters_local=2, max_size=None))
+    result = next(batch.match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))
     np.testing.assert_array_equal(read_flow(tmp_path / "out" / "flow.flo")[0], result.flow)
 
 

@@ -8,10 +8,10 @@ from gocor.data.datasets import Cameras, Pair, homography_pair
 from gocor.evaluation.geometry import (
     auc,
     corner_error,
+    grid_matches,
     homography_error,
     pose_error,
     relative_pose_error,
-    spread_matches,
 )
 
 from ..data.datasets.samples import texture
@@ -108,7 +108,7 @@ def test_matches_are_spread_and_inside():
     flow = np.zeros((100, 200, 2))
     flow[:, 100:] = np.nan
     flow[50:, :50] = 1000
-    matches = spread_matches(flow, (100, 200))
+    matches = grid_matches(flow, (100, 200))
     assert (matches[:, 0] < 100).all()
     assert not ((matches[:, 1] >= 50) & (matches[:, 0] < 50)).any()
     assert len(matches) == len(np.unique(matches, axis=0)) > 500

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from gocor.evaluation.inspect import FAR, describe_layer, draw_layer, inspect_network
+from gocor.evaluation.inspect import MAX_DISTANCE, describe_layer, draw_layer, inspect_network
 from gocor.models import BaseNet, create_model
 from gocor.modules import GlobalGOCor, LocalFeatureCorrelation
 
@@ -21,7 +21,7 @@ def test_start_values_are_the_published_ones():
         assert at(layer, "target", 1) == pytest.approx(0.6065, abs=1e-4)
         assert at(layer, "mask", 0) == pytest.approx(0.979, abs=1e-3)
         assert at(layer, "mask", 2) == pytest.approx(0.5, abs=1e-3)
-        assert at(layer, "mask", 4.5) == at(layer, "mask", FAR) == pytest.approx(0.019, abs=1e-3)
+        assert at(layer, "mask", 4.5) == at(layer, "mask", MAX_DISTANCE) == pytest.approx(0.019, abs=1e-3)
         assert (layer.curves["weight"] == 1).all()
         assert all(np.array_equal(layer.curves[name], layer.start[name]) for name in layer.curves)
 

@@ -125,7 +125,7 @@ def test_options_of_networks_are_not_for_functions(dataset):
 
 
 def test_alignment_and_flips_exclude_each_other():
-    with pytest.raises(ValueError, match="either aligned or tried mirrored"):
+    with pytest.raises(ValueError, match="cannot be combined with a protocol that tries mirrored"):
         network_matcher(create_model("glunet-gocor-tiny"), align=True, flips=True)
 
 

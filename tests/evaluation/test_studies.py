@@ -1,4 +1,4 @@
-"""Contestants and the paper's studies."""
+"""Matchers by name, and the paper's studies."""
 
 import warnings
 
@@ -7,14 +7,16 @@ import torch
 
 from gocor.evaluation import open_benchmark
 from gocor.evaluation import studies as module
-from gocor.evaluation.contestants import contestants, find_weights
+from gocor.evaluation.named_matchers import find_matchers, find_weights
 from gocor.evaluation.studies import draw_study, run_times, study
+from gocor.matching import MatchOptions
 from gocor.models import create_model, save_model
 from gocor.models.weights import UntrainedWarning
 from gocor.modules import GlobalGOCor
 
 from ..data.datasets.samples import write_sample
 
+OPTIONS = MatchOptions(align=False)
 pytestmark = pytest.mark.filterwarnings("ignore::gocor.models.weights.UntrainedWarning")
 
 
@@ -23,40 +25,43 @@ def benchmarks(tmp_path):
     return open_benchmark("middlebury", write_sample("middlebury", tmp_path / "data"))
 
 
-def test_contestants_by_name_and_checkpoint(tmp_path):
+def test_matchers_by_name_and_checkpoint(tmp_path):
     network = create_model("glunet-gocor-tiny")
     save_model(network, tmp_path / "run-1.safetensors")
-    found = contestants(["identity", f"glunet-gocor-tiny:{tmp_path / 'run-1.safetensors'}", "glunet-gocor-tiny"])
+    names = ["identity", f"glunet-gocor-tiny:{tmp_path / 'run-1.safetensors'}", "glunet-gocor-tiny"]
+    found = find_matchers(names, OPTIONS)
     assert [one.label for one in found] == ["identity", "glunet-gocor-tiny (run-1)", "glunet-gocor-tiny"]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UntrainedWarning)
-        loaded = found[1].make()
-    assert found[1].make() is loaded  # once
+        loaded = found[1].load()
+    assert found[1].load() is loaded  # once
     for key, value in network.state_dict().items():
         assert torch.equal(value, loaded.state_dict()[key])
     assert found[1].note["weights"]["path"].endswith("run-1.safetensors")
 
 
-def test_wrong_contestants(tmp_path):
+def test_wrong_matchers(tmp_path):
     with pytest.raises(ValueError, match="no matcher is named 'raft'; there are identity, dis"):
-        contestants(["raft"])
-    with pytest.raises(ValueError, match="identity was asked for twice"):
-        contestants(["identity", "identity"])
+        find_matchers(["raft"], OPTIONS)
+    with pytest.raises(ValueError, match="identity is given twice"):
+        find_matchers(["identity", "identity"], OPTIONS)
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
-        contestants(["glunet-gocor-tiny:nowhere.safetensors"])
+        find_matchers(["glunet-gocor-tiny:nowhere.safetensors"], OPTIONS)
     with pytest.raises(FileNotFoundError, match=r"glunet-tiny\.safetensors"):
         find_weights("glunet-tiny", tmp_path)
     assert find_weights("glunet-tiny", "none") is None
 
 
-def test_networks_without_a_global_layer_keep_to_none():
-    glunet, pwcnet = contestants(["glunet-gocor-tiny", "pwcnet-gocor-tiny"], iters_global=2, iters_local=1)
-    assert glunet.options == {"iters_local": 1, "iters_global": 2, "min_size": None, "max_size": None}
-    assert pwcnet.options == {"iters_local": 1, "min_size": None, "max_size": None}
-    with pytest.raises(ValueError, match="with a global layer, and none is asked for"):
-        contestants(["pwcnet-gocor-tiny"], iters_global=2)
+def test_networks_get_only_the_options_that_they_have():
+    options = MatchOptions(iters_global=2, iters_local=1, align=True)
+    glunet, pwcnet = find_matchers(["glunet-gocor-tiny", "pwcnet-gocor-tiny"], options)
+    assert glunet.options == options
+    assert pwcnet.options == MatchOptions(iters_local=1, align=False)
+    assert [glunet.label, pwcnet.label] == ["glunet-gocor-tiny, aligned", "pwcnet-gocor-tiny"]
+    with pytest.raises(ValueError, match="with a global layer, and no such network is given"):
+        find_matchers(["pwcnet-gocor-tiny"], MatchOptions(iters_global=2))
     with pytest.raises(ValueError, match="iters_local is an option of networks"):
-        contestants(["dis"], iters_local=2)
+        find_matchers(["dis"], MatchOptions(iters_local=2))
 
 
 def test_iterations(benchmarks, monkeypatch):
@@ -64,13 +69,13 @@ def test_iterations(benchmarks, monkeypatch):
     monkeypatch.setattr(module, "GLOBAL_ITERS", (1,))
     both = study("iterations", ["basenet-gocor-tiny"], weights="none", device="cpu")
     assert [row.label for row in both] == [f"basenet-gocor-tiny, {n}" for n in ("0 local", "2 local", "1 global")]
-    assert [row.options for row in both][2] == {"min_size": None, "max_size": None, "iters_global": 1}
+    assert [row.options for row in both][2] == MatchOptions(iters_global=1, align=False)
     rows = study("iterations", ["pwcnet-gocor-tiny"], weights="none", device="cpu")
     assert [row.label for row in rows] == ["pwcnet-gocor-tiny, 0 local", "pwcnet-gocor-tiny, 2 local"]
-    results = {row.label: row.run(benchmarks) for row in rows}
+    results = {row.label: row.evaluate(benchmarks) for row in rows}
     errors = [of["middlebury"].metrics["aepe"] for of in results.values()]
     assert len(set(errors)) == 2  # each number of iterations gives another flow
-    assert rows[0].make() is rows[1].make()  # one network for all
+    assert rows[0].load() is rows[1].load()  # one network for all
     times = run_times(rows, benchmarks, repeats=1)
     assert [list(of) for of in times.values()] == [["middlebury"]] * 2
     assert all(0 < of["middlebury"] < 60 for of in times.values())
@@ -86,7 +91,7 @@ def test_ablation_takes_checkpoints_from_a_folder(tmp_path, monkeypatch):
         save_model(create_model(name), tmp_path / f"{name}.safetensors")
     rows = study("ablation", weights=str(tmp_path), device="cpu")
     assert [row.label for row in rows] == ["I plain (glunet-tiny)", "VI (glunet-gocor-tiny)"]
-    assert [row.make().name for row in rows] == ["glunet-tiny", "glunet-gocor-tiny"]
+    assert [row.load().name for row in rows] == ["glunet-tiny", "glunet-gocor-tiny"]
     with pytest.raises(ValueError, match="its own models"):
         study("ablation", ["glunet-tiny"])
 
@@ -112,10 +117,10 @@ def test_eta(benchmarks, tmp_path):
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UntrainedWarning)
-        made = rows[2].make()
+        made = rows[2].load()
     assert {layer.correlation.objective.eta for layer in made.matching} == {0.1}
     assert all(torch.equal(a, b) for a, b in zip(made.parameters(), trained.parameters(), strict=True))
-    results = {row.label: row.run(benchmarks)["middlebury"].metrics["aepe"] for row in (rows[0], rows[3])}
+    results = {row.label: row.evaluate(benchmarks)["middlebury"].metrics["aepe"] for row in (rows[0], rows[3])}
     assert len(set(results.values())) == 2
 
 
@@ -127,12 +132,14 @@ def test_the_networks_own_initialiser_keeps_what_it_learnt(tmp_path):
     labels = [row.label.removeprefix("basenet-gocor-tiny, ") for row in rows]
     assert labels[-1] == "flexible-context"
     assert all(label.endswith(" (not retrained)") for label in labels[:-1])
-    assert (rows[-1].make().global_matching.correlation.initializer.gamma == 0.25).all()
+    assert (rows[-1].load().global_matching.correlation.initializer.gamma == 0.25).all()
 
 
 def test_start_values_are_the_same_each_time():
     state = torch.random.get_rng_state()
-    first, second = (contestants(["pwcnet-gocor-tiny"], weights="none", device="cpu")[0].make() for _ in range(2))
+    first, second = (
+        find_matchers(["pwcnet-gocor-tiny"], OPTIONS, weights="none", device="cpu")[0].load() for _ in range(2)
+    )
     assert first is not second
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -142,12 +149,12 @@ def test_initializers():
     rows = study("initializers", ["basenet-gocor-tiny"], weights="none", device="cpu")
     kinds = []
     for row in rows:
-        layer = row.make().global_matching.correlation
+        layer = row.load().global_matching.correlation
         assert isinstance(layer, GlobalGOCor)
         kinds.append(type(layer.initializer).__name__)
         layer(torch.randn(1, 64, 4, 4), torch.randn(1, 64, 4, 4))
     assert kinds == ["ZeroInitializer", *["SimpleInitializer"] * 2, *["ContextInitializer"] * 2]
-    assert rows[2].make().global_matching.correlation.initializer.beta.numel() == 64
+    assert rows[2].load().global_matching.correlation.initializer.beta.numel() == 64
 
 
 def test_what_cannot_be_studied():

@@ -1,17 +1,27 @@
 """Alignment: homographies in both directions, what they are fitted to, and what they do for images far apart."""
 
+from types import SimpleNamespace
+
 import cv2
 import numpy as np
 import pytest
 import torch
 
 import gocor
-from gocor.matching.alignment import Aligner, View, fit, match_aligned, match_wide, see_through
+from gocor.matching.alignment import match_wide_baseline
+from gocor.matching.alignment.search import AlignmentSearch, fit_homography
+from gocor.matching.alignment.settings import DEFAULT_ALIGNMENT
+from gocor.matching.alignment.views import View
+from gocor.matching.alignment.warping import warp_perspective
+from gocor.matching.alignment.wide import match_aligned
+from gocor.matching.api import match_tensors
+from gocor.matching.options import MatchOptions
 from gocor.models import create_model, load_model
 from gocor.ops.homography import project, project_map
 from gocor.ops.warp import pixel_grid
 from tests.test_assets import ASSETS
 
+SIDE = 256
 MATRIX = np.array([[0.9, -0.3, 20.0], [0.25, 1.1, -8.0], [4e-4, -2e-4, 1.0]])
 
 
@@ -26,8 +36,8 @@ def test_maps_and_points_go_through_a_homography_alike():
 
 def test_an_image_seen_through_a_shift(device):
     image = torch.rand(1, 3, 20, 30, device=device) * 255
-    torch.testing.assert_close(see_through(image, np.eye(3), (20, 30)), image, rtol=0, atol=1e-3)
-    shifted = see_through(image, np.array([[1.0, 0, 4], [0, 1, -3], [0, 0, 1]]), (20, 30))
+    torch.testing.assert_close(warp_perspective(image, np.eye(3), (20, 30)), image, rtol=0, atol=1e-3)
+    shifted = warp_perspective(image, np.array([[1.0, 0, 4], [0, 1, -3], [0, 0, 1]]), (20, 30))
     torch.testing.assert_close(shifted[..., 3:, :-4], image[..., :-3, 4:], rtol=0, atol=1e-3)
     assert (shifted[..., :3, :] == 127.5).all()
     assert (shifted[..., -4:] == 127.5).all()
@@ -35,7 +45,7 @@ def test_an_image_seen_through_a_shift(device):
 
 def test_a_smaller_image_has_no_aliases():
     board = ((torch.arange(64)[:, None] + torch.arange(64)) % 2 * 255.0).expand(1, 3, 64, 64)
-    small = see_through(board, np.diag([4.0, 4.0, 1.0]), (16, 16))
+    small = warp_perspective(board, np.diag([4.0, 4.0, 1.0]), (16, 16))
     torch.testing.assert_close(small, torch.full_like(small, 127.5), rtol=0, atol=1.0)
 
 
@@ -47,16 +57,16 @@ def test_a_homography_is_fitted_to_the_consistent_points(before):
     targets, error = project(MATRIX, points), np.zeros(400)
     targets[100:] = rng.uniform(0, 255, (300, 2))
     error[100:] = np.where(rng.random(300) < 0.3, 1.0, 50.0)  # some of the wrong ones are consistent
-    matrix = fit(View(before, points, targets, error, 0.0))
+    matrix = fit_homography(View(before, points, targets, error, 0.0), SIDE)
     expected = before @ MATRIX
     np.testing.assert_allclose(matrix, expected / expected[2, 2], rtol=1e-3, atol=1e-3)
-    assert fit(View(before, points, targets, error + 20, 0.0)) is None
+    assert fit_homography(View(before, points, targets, error + 20, 0.0), SIDE) is None
 
 
 def test_mirrored_and_extreme_homographies_are_refused():
     points = np.random.default_rng(0).uniform(0, 255, (100, 2))
     for matrix in (np.diag([-1.0, 1, 1]), np.diag([8.0, 8, 1]), np.diag([1.0, 0.1, 1])):
-        assert fit(View(np.eye(3), points, project(matrix, points), np.zeros(100), 0.0)) is None
+        assert fit_homography(View(np.eye(3), points, project(matrix, points), np.zeros(100), 0.0), SIDE) is None
 
 
 def test_of_answers_that_are_far_apart_the_most_exact_counts(monkeypatch):
@@ -65,8 +75,9 @@ def test_of_answers_that_are_far_apart_the_most_exact_counts(monkeypatch):
         return View(matrix, np.full((4, 2), 128.0), np.full((4, 2), 128.0), np.zeros(4), support)
 
     asked = []
-    monkeypatch.setattr(Aligner, "exactness", lambda self, view: asked.append(view) or view.matrix[0, 2])
-    aligner = object.__new__(Aligner)
+    monkeypatch.setattr(AlignmentSearch, "detail_agreement", lambda self, view: asked.append(view) or view.matrix[0, 2])
+    aligner = object.__new__(AlignmentSearch)
+    aligner.settings, aligner.matcher = DEFAULT_ALIGNMENT, SimpleNamespace(side=SIDE)
     near, other, weak = view(3, 0.9), view(100, 0.4), view(200, 0.2)
     assert aligner.choose([view(0, 1.0), near, weak]).support == 1  # one answer, twice, and one without support
     assert not asked
@@ -88,7 +99,7 @@ class Still(torch.nn.Module):
 def test_without_further_motion_the_flow_is_the_homography(zoom, options):
     matrix = np.diag([zoom, zoom, 1]) @ MATRIX
     reference, query = torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 50, 70)
-    forward, backward = match_aligned(Still(), reference, query, matrix, **options)
+    forward, backward = match_aligned(Still(), reference, query, matrix[None], **options)
     points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
     x, y = points.astype(int).T
     there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query
@@ -103,7 +114,7 @@ def test_without_further_motion_the_flow_is_the_homography(zoom, options):
 
 def test_pixels_beyond_the_horizon_lead_nowhere():
     matrix = np.linalg.inv(np.array([[1.0, 0, 0], [0, 1, 0], [-1 / 30, 0, 1]]))
-    _, backward = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix)
+    _, backward = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix[None])
     assert backward[..., 31:].isinf().all()
     assert backward[..., :29].isfinite().all()
 
@@ -133,14 +144,15 @@ def test_a_turned_photo(photo, device):
 @torch.inference_mode()
 def test_exactness_tells_the_right_place_from_others(photo):
     image = torch.from_numpy(photo).permute(2, 0, 1)[None].float()
-    aligner = Aligner(load_model("glunet-gocor", device="cpu"), image, image)
+    search = AlignmentSearch(load_model("glunet-gocor", device="cpu"), image, image)
     upside_down = np.array([[-1.0, 0, 255], [0, -1, 255], [0, 0, 1]])
-    assert aligner.exactness(aligner.look(np.eye(3))) > 0.3
-    assert aligner.exactness(aligner.look(upside_down)) < 0.03
+    right, wrong = search.matcher.match([(0, np.eye(3)), (0, upside_down)])
+    assert search.detail_agreement(right) > 0.3
+    assert search.detail_agreement(wrong) < 0.03
 
 
 def test_close_images_are_matched_as_they_are(photo, monkeypatch):
-    monkeypatch.setattr("gocor.matching.alignment.prefer_homography", lambda reference, query, flow: flow)
+    monkeypatch.setattr("gocor.matching.alignment.wide.prefer_homography", lambda reference, query, flow, _: flow)
     network = load_model("glunet-gocor", device="cpu")
     moved = np.roll(photo, 4, 1)
     results = [gocor.match(photo, moved, network, min_size=0, align=align).flow for align in (None, False)]
@@ -150,10 +162,10 @@ def test_close_images_are_matched_as_they_are(photo, monkeypatch):
 def test_batches_and_networks_that_cannot(device):
     network = create_model("glunet-gocor-tiny").eval().to(device)
     reference, query = torch.rand(2, 3, 64, 80, device=device) * 255, torch.rand(2, 3, 70, 60, device=device) * 255
-    both = match_wide(network, reference, query)
+    both = match_wide_baseline(network, reference, query)
     assert both[0].shape == (2, 2, 64, 80)
     assert both[1].shape == (2, 2, 70, 60)
-    single = match_wide(network, reference[1:], query[1:])
+    single = match_wide_baseline(network, reference[1:], query[1:])
     torch.testing.assert_close(both[0][1:], single[0], rtol=1e-3, atol=1e-2)
     with pytest.raises(ValueError, match="pwcnet-gocor-tiny gives no coarse matches"):
-        match_wide(create_model("pwcnet-gocor-tiny"), reference, query)
+        match_tensors(create_model("pwcnet-gocor-tiny"), reference, query, MatchOptions(align=True))

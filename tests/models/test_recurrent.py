@@ -19,7 +19,7 @@ def images(batch=1, size=(48, 64), query=None):
 
 
 def test_levels_are_the_start_and_every_update(network):
-    inputs = network.prepare(*images(), network.working_size(48, 64))
+    inputs = network.prepare(*images(), network.round_size(48, 64))
     with torch.no_grad():
         flows = network.levels(*inputs)
         assert len(flows) == 1 + network.updates
@@ -50,7 +50,7 @@ def test_a_batch_is_matched_as_its_samples_are(network):
 
 def test_every_trained_part_gets_a_gradient(network):
     network.train()
-    flows, confidence = network.outputs(*network.prepare(*images(2), network.working_size(48, 64)))
+    flows, confidence = network.outputs(*network.prepare(*images(2), network.round_size(48, 64)))
     (sum(flow.square().mean() for flow in flows) + confidence.square().mean()).backward()
     network.eval()
     trained = {name for name, p in network.named_parameters() if p.requires_grad}

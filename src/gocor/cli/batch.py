@@ -3,16 +3,20 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..matching.api import MatchResult, as_picture, match_stream
+from ..matching.api import match_stream
 from ..matching.files import read_done, save_result
+from ..matching.images import as_picture
+from ..matching.options import MatchOptions
+from ..matching.result import MatchResult
 from ..models.network import MatchingNetwork
 from ..models.weights import SHIPPED
 from ..utils.arrays import Picture
 from ..utils.errors import InputError
+from ..utils.files import file_stamp
 from .errors import is_out_of_memory, is_user_error
 from .pairs import Pair
 
@@ -26,11 +30,7 @@ class Options:
     model: str
     weights: str | None
     device: str
-    iters_local: int | None
-    iters_global: int | None
-    min_size: int | None
-    max_size: int | None
-    align: bool | None
+    matching: MatchOptions
     batch: int
     formats: Sequence[str]
     max_points: int
@@ -78,18 +78,7 @@ def _match_loaded(
 ) -> Iterator[tuple[Pair, Saved | Exception]]:
     pictures = [(reference, query) for _, reference, query in loaded]
     try:
-        results = list(
-            match_stream(
-                pictures,
-                network,
-                batch_size=options.batch,
-                iters_local=options.iters_local,
-                iters_global=options.iters_global,
-                min_size=options.min_size,
-                max_size=options.max_size,
-                align=options.align,
-            )
-        )
+        results = list(match_stream(pictures, network, options.matching, batch_size=options.batch))
     except Exception as error:
         failure = _user_error(error)
     else:
@@ -130,21 +119,16 @@ def _user_error(error: Exception) -> Exception:
 def _note(pair: Pair, options: Options) -> dict[str, Any]:
     """Everything that a result depends on; it is stored with the result, which is out of date if the note differs."""
     weights = SHIPPED / f"{options.model}.safetensors" if options.weights == "default" else options.weights
-    stamps = {
-        "weights": None if weights is None else _stamp(Path(weights)),
-        "reference": _stamp(pair.reference),
-        "query": _stamp(pair.query),
+    return {
+        "model": options.model,
+        "weights": None if weights is None else file_stamp(weights),
+        "reference": file_stamp(pair.reference),
+        "query": file_stamp(pair.query),
+        **options.matching.as_dict(),
+        "formats": list(options.formats),
+        "max_points": options.max_points,
+        "min_confidence": options.min_confidence,
     }
-    return {key: value for key, value in asdict(options).items() if key not in ("device", "batch")} | stamps
-
-
-def _stamp(path: Path) -> dict[str, Any] | None:
-    """Path, size and modification time of a file; None if it does not exist."""
-    try:
-        state = path.stat()
-    except (OSError, ValueError):
-        return None
-    return {"path": str(path.resolve()), "bytes": state.st_size, "modified": state.st_mtime_ns}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, 
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
-    from ..evaluation.contestants import Contestant
+    from ..evaluation.named_matchers import NamedMatcher
     from ..evaluation.runner import Evaluation
 
     Results = dict[str, dict[str, Evaluation]]
@@ -91,17 +91,19 @@ def evaluate(
     """
     models = model or []
     iters: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global}
-    options: dict[str, Any] = {"weights": weights, "device": device, "min_size": min_size, "max_size": max_size or None}
     check_folder(output)
     _check(study, models, iters, sheets, align=align, pixel=pixel)
     shown_pixel = _parse_pixel(pixel)
 
     from ..evaluation.benchmarks import open_benchmark
-    from ..evaluation.contestants import contestants
+    from ..evaluation.named_matchers import find_matchers
     from ..evaluation.sheets import write_sheets
     from ..evaluation.studies import study as variants
+    from ..matching.options import MatchOptions
 
-    rows = variants(study, models, **options) if study else contestants(models, align=align, **options, **iters)
+    options = MatchOptions(min_size=min_size, max_size=max_size or None, align=align, **iters)
+    where = {"weights": weights, "device": device}
+    rows = variants(study, models, options, **where) if study else find_matchers(models, options, **where)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
     results = _run(rows, benchmarks, output, root, overwrite=overwrite)
     files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
@@ -139,7 +141,7 @@ def _parse_pixel(text: str | None) -> tuple[float, float] | None:
 
 
 def _run(
-    rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, root: Path, *, overwrite: bool
+    rows: "list[NamedMatcher]", benchmarks: "dict[str, Benchmark]", output: Path, root: Path, *, overwrite: bool
 ) -> "Results":
     """Score every row on every pair; scores of finished pairs are read from OUTPUT/pairs."""
     import re
@@ -156,14 +158,14 @@ def _run(
             if overwrite and folder.is_dir():
                 shutil.rmtree(folder)
             with warnings_as_lines(UntrainedWarning):
-                row.make()
+                row.load()
             note = {"root": str(root.resolve())}
-            results[row.label] = row.run(benchmarks, save=folder, note=note, progress=lambda *_: advance())
+            results[row.label] = row.evaluate(benchmarks, save=folder, note=note, progress=lambda *_: advance())
     return results
 
 
 def _write(
-    results: "Results", rows: "list[Contestant]", benchmarks: "dict[str, Benchmark]", output: Path, **report: Any
+    results: "Results", rows: "list[NamedMatcher]", benchmarks: "dict[str, Benchmark]", output: Path, **report: Any
 ) -> list[Path]:
     """Write the report and, for a study, its plots; `report` are options of `write_report`."""
     from ..evaluation.reports import write_report

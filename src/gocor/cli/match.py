@@ -66,17 +66,20 @@ def match(
 
     check_folder(output)
     pairs = find_pairs(reference, query, output)
-    from .batch import Options  # imports torch, which takes seconds, after the paths were checked
+    from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
+    from .batch import Options
 
     options = Options(
         model=model,
         weights=None if weights == "none" else weights,
         device=device,
-        iters_local=iters_local,
-        iters_global=iters_global,
-        min_size=min_size,
-        max_size=max_size or None,
-        align=align,
+        matching=MatchOptions(
+            iters_local=iters_local,
+            iters_global=iters_global,
+            min_size=min_size,
+            max_size=max_size or None,
+            align=align,
+        ),
         batch=batch,
         formats=[name.strip() for name in formats.split(",") if name.strip()],
         max_points=max_points,

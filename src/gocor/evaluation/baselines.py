@@ -1,30 +1,30 @@
-"""Matchers to compare with that need no training, and networks as matchers.
+"""Baselines that need no training, and networks as matchers.
 
 A matcher takes two RGB images `(H, W, 3)`, uint8, which may differ in size, and returns the flow `(H, W, 2)` float32 on
 the reference's grid: reference pixel + flow = query pixel, x first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..data.datasets import homography_flow
-from ..matching.alignment import match_wide
+from ..matching.api import match_tensors
+from ..matching.images import to_batch
+from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..ops.warp import resize_flow
+from ..utils.arrays import FlowField, Picture
 
-Picture = NDArray[np.uint8]
-FlowField = NDArray[np.float32]
 Matcher = Callable[[Picture, Picture], FlowField]
 
 SIFT_FEATURES, SIFT_RATIO, MIN_MATCHES = 8000, 0.8, 8
 
 
 def identity(reference: Picture, query: Picture) -> FlowField:
-    """No motion at all."""
+    """Zero flow."""
     return np.zeros((*reference.shape[:2], 2), np.float32)
 
 
@@ -44,7 +44,7 @@ def farneback(reference: Picture, query: Picture) -> FlowField:
 
 
 def sift_homography(reference: Picture, query: Picture) -> FlowField:
-    """SIFT matches by the ratio test, a homography by MAGSAC++; no motion where there is none to be found."""
+    """A homography by MAGSAC++ from SIFT matches that pass the ratio test; zero flow if none is found."""
     cv2 = _opencv()
     sift = cv2.SIFT_create(SIFT_FEATURES)
     (points_a, words_a), (points_b, words_b) = (
@@ -73,64 +73,31 @@ BASELINES: dict[str, Matcher] = {
 }
 
 
-def network_matcher(
-    network: MatchingNetwork,
-    *,
-    iters_local: int | None = None,
-    iters_global: int | None = None,
-    min_size: int | None = None,
-    max_size: int | None = None,
-    align: bool = False,
-    flips: bool = False,
-) -> Matcher:
-    """A network, on whatever device it is, as a matcher: one forward pass a pair, in evaluation mode.
+def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options: Any) -> Matcher:
+    """A network as a matcher that computes exactly the flow of `gocor.match` with the same options.
 
     Args:
-        network: it is left in the mode that it was in.
-        iters_local: see `MatchingNetwork.forward`.
-        iters_global: see `MatchingNetwork.forward`.
-        min_size: see `MatchingNetwork.forward`.
-        max_size: see `MatchingNetwork.forward`.
-        align: bring images of a wide baseline closer first, see `gocor.alignment`; only a GLU-Net can.
-        flips: also try mirrored images, as on TSS; networks other than GLU-Net cannot, and are used as they are.
+        network: on any device; its training mode is restored after each pair.
+        flips: try mirrored images too, as on TSS, if the network can.
+        **options: fields of `MatchOptions`. Alignment is off unless `align` is given, so that the network is measured.
     """
-    if align and flips:
-        raise ValueError("images are either aligned or tried mirrored: this protocol tries them mirrored")
-    options: dict[str, Any] = {
-        "iters_local": iters_local,
-        "iters_global": iters_global,
-        "min_size": min_size,
-        "max_size": max_size,
-    }
+    chosen = match_options(options).resolve(network, flips=flips)
 
     def matcher(reference: Picture, query: Picture) -> FlowField:
-        parameter = next(network.parameters())
-        images = [
-            torch.from_numpy(np.ascontiguousarray(image))
-            .to(parameter.device)
-            .permute(2, 0, 1)[None]
-            .to(parameter.dtype)
-            for image in (reference, query)
-        ]
-        training = network.training
-        network.eval()
-        try:
-            with torch.inference_mode():
-                if align:
-                    flow, _ = match_wide(network, *images, back=False, **options)
-                elif flips and network.can_flip:
-                    flow, _ = network.forward_with_flips(*images, **options)
-                else:
-                    flow = network(*images, **options)
-        finally:
-            network.train(training)
+        first, second = (to_batch([picture], network) for picture in (reference, query))
+        flow, _ = match_tensors(network, first, second, chosen, backward=False, flips=flips)
         return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
 
     return matcher
 
 
+def match_options(options: Mapping[str, Any]) -> MatchOptions:
+    """Options of matching in an evaluation: those of `gocor.match`, but for alignment, which is off by default."""
+    return MatchOptions(**{"align": False, **options})
+
+
 def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: Picture) -> FlowField:
-    """A method for grey images of one size: the query is resized to the reference's, and the flow taken back."""
+    """Apply a method for grey images of one size: resize the query to the reference's size, and the flow back."""
     import cv2
 
     first, second = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in (reference, query))
@@ -144,7 +111,7 @@ def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: P
 
 
 def _opencv() -> Any:
-    """OpenCV, imported when it is needed; its type hints lack half of what is used here."""
+    """OpenCV without its type hints, which lack half of what is used here."""
     import cv2
 
     return cv2

@@ -1,6 +1,5 @@
-"""Benchmarks by name: which pairs of which data set, scored how."""
+"""Benchmarks by name: data sets with their protocols."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,20 +15,20 @@ RULES = ("paper", "text", "inside")
 
 
 class Benchmark(NamedTuple):
-    """Pairs and how to score them."""
+    """A data set and the protocol that scores it."""
 
     dataset: PairDataset
     protocol: p.Protocol
 
 
 class Entry(NamedTuple):
-    """A data set's reader with its options, and its protocols by rules (`"inside"` is everywhere the same)."""
+    """A data set's reader with its options, and its protocols; that of the rules `"inside"` is always `INSIDE`."""
 
     reader: str
     options: dict[str, Any]
     paper: p.Protocol
-    text: p.Protocol | None = None  # where the paper's text disagrees with its numbers
-    inside_options: dict[str, Any] | None = None  # what changes when images are taken as they are
+    text: p.Protocol | None = None  # Protocol of the paper's text, if that disagrees with its numbers.
+    inside_options: dict[str, Any] | None = None  # Options of the reader that differ under the rules "inside".
 
 
 FIRST = {"reference": "first"}
@@ -57,7 +56,7 @@ SEVERAL = {
     "sintel": ("sintel-clean", "sintel-final"),
 }
 
-# The folder of samples that `dev` scores: name in tables, folder, reader, its options.
+# The data sets of `dev` by their name in tables: folder, reader, options of the reader.
 DEV: dict[str, tuple[str, str, dict[str, Any]]] = {
     "hpatches_v": ("hpatches", "hpatches", {"split": "v", "reference": "first"}),
     "hpatches_i": ("hpatches", "hpatches", {"split": "i", "reference": "first"}),
@@ -78,29 +77,28 @@ def open_benchmark(
     """The data sets of a benchmark, by name.
 
     Args:
-        name: one of `NAMES`. `dev` is every set that is found in a folder with one folder a data set; `eth3d`, `kitti`
-            and `sintel` are several at once.
-        root: folder of the data set; of `manifest`, the file.
-        rules: `"paper"`, the protocol behind the paper's numbers; `"text"`, what its text says where that differs
-            (Sintel's AEPE and PCK are averaged over images there, not over all pixels); `"inside"`, images as they
-            are, points whose target lies in the query, mean over pairs. By default the paper's, where the paper has
-            the data set; `dev` and `manifest` have no rules but `"inside"`.
-        geometry: also estimate homographies and poses from the flow, where their ground truth is known.
-        limit: at most so many pairs of each data set, evenly spread.
+        name: one of `NAMES`. `dev` stands for all data sets found in a folder, each in its own subfolder; `eth3d`,
+            `kitti` and `sintel` stand for several.
+        root: folder of the data set; for `manifest`, the file.
+        rules: `"paper"`, the protocol behind the paper's numbers; `"text"`, that of the paper's text, which averages
+            Sintel's AEPE and PCK over images, not over all pixels; `"inside"`, original images, points whose target
+            lies in the query, mean over pairs. The default is `"paper"`; `dev` and `manifest` only have `"inside"`.
+        geometry: also estimate homographies and poses from the flow, if their ground truth is known.
+        limit: largest number of pairs of each data set, evenly spaced.
     """
     if rules is not None:
         check_choice("rules", rules, RULES)
     if name in ("dev", "manifest") and rules not in (None, "inside"):
-        raise ValueError(f"{name} is no data set of the paper: its rules are 'inside', not {rules!r}")
+        raise ValueError(f"{name} is no data set of the paper: its only rules are 'inside', got {rules!r}")
     if name == "dev":
         opened = _dev(root)
     elif name in SEVERAL or name in ENTRIES:
         opened = {key: _one(key, root, rules or "paper") for key in SEVERAL.get(name, (name,))}
     else:
         raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(NAMES)}")
-    select: Callable[[PairDataset], PairDataset] = lambda data: data if limit is None else data.spread(limit)  # noqa: E731
     return {
-        key: Benchmark(select(data), replace(protocol, geometry=geometry)) for key, (data, protocol) in opened.items()
+        key: Benchmark(data if limit is None else data.spread(limit), replace(protocol, geometry=geometry))
+        for key, (data, protocol) in opened.items()
     }
 
 
@@ -116,7 +114,7 @@ def _one(name: str, root: PathLike, rules: Rules) -> Benchmark:
 def _dev(root: PathLike) -> dict[str, Benchmark]:
     folder = Path(root)
     if not folder.is_dir():
-        raise MissingDataError(f"{folder} is not a folder: dev scores the data sets in a folder, each in its own")
+        raise MissingDataError(f"{folder} is not a folder: dev expects a folder with one subfolder for each data set")
     present = {key: value for key, value in DEV.items() if (folder / value[0]).is_dir()}
     if not present:
         places = ", ".join(dict.fromkeys(place for place, _, _ in DEV.values()))

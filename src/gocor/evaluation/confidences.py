@@ -1,4 +1,4 @@
-"""The matching confidence of one pixel: its scores in the query, iteration by iteration."""
+"""The scores of one reference pixel in the query, iteration by iteration."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +21,8 @@ class Confidences:
     """Scores of one reference pixel in the query.
 
     Attributes:
-        titles: what each map shows: plain correlation, then GOCor after each iteration.
-        maps: `(h, w)` each.
+        titles: titles of the maps: plain correlation, then GOCor after each iteration.
+        maps: scores `(h, w)`.
         extent: left, right, bottom, top of the maps in pixels of the query.
     """
 
@@ -33,9 +33,9 @@ class Confidences:
 
 @torch.no_grad()
 def confidences(network: MatchingNetwork, pair: Pair, pixel: tuple[float, float]) -> Confidences | None:
-    """Scores of a pixel in the network's first GOCor module, iteration by iteration; `None` where it has none.
+    """Scores of a pixel in the network's first GOCor module, iteration by iteration; `None` if it has no such module.
 
-    Plain correlation is computed on the same features. Of a local module, the maps cover its window.
+    Plain correlation is computed on the same features. The maps of a local module cover its search window.
     """
     layer = next((module for module in network.modules() if isinstance(module, GOCor)), None)
     if layer is None:
@@ -52,36 +52,19 @@ def confidences(network: MatchingNetwork, pair: Pair, pixel: tuple[float, float]
     finally:
         handle.remove()
     reference, query = (features.clone() for features in caught[0])
-    local = isinstance(layer, LocalGOCor)
-    plain = LocalFeatureCorrelation(layer.radius) if isinstance(layer, LocalGOCor) else GlobalFeatureCorrelation()
+    window = 2 * layer.radius + 1 if isinstance(layer, LocalGOCor) else None
+    plain = LocalFeatureCorrelation(window // 2) if window else GlobalFeatureCorrelation()
     volumes = [plain(reference, query), *layer.explain(reference, query).query_volumes]
     (rows, columns), (height, width) = reference.shape[2:], pair.reference.shape[:2]
     x = min(columns - 1, int((pixel[0] + 0.5) * columns / width))
     y = min(rows - 1, int((pixel[1] + 0.5) * rows / height))
-    side = 2 * layer.radius + 1 if isinstance(layer, LocalGOCor) else 0
-    shape = (side, side) if local else (query.shape[2], query.shape[3])
+    shape = (window, window) if window else (query.shape[2], query.shape[3])
     maps = [volume[0, :, y, x].float().cpu().numpy().reshape(shape) for volume in volumes]
     titles = ["plain correlation", *(f"GOCor, {n} iteration{'s' * (n != 1)}" for n in range(len(maps) - 1))]
-    return Confidences(titles, maps, _extent(shape, (x, y), (rows, columns), pair.query.shape, local=local))
-
-
-def _extent(
-    shape: tuple[int, int],
-    at: tuple[int, int],
-    grid: tuple[int, int],
-    query: tuple[int, ...],
-    *,
-    local: bool,
-) -> tuple[float, float, float, float]:
-    """Where maps lie in the query: all over it, or a window around the cell that has the pixel's place."""
-    across, down = query[1] / grid[1], query[0] / grid[0]
-    if not local:
-        return -0.5, query[1] - 0.5, query[0] - 0.5, -0.5
-    radius_x, radius_y = shape[1] / 2, shape[0] / 2
-    centre_x, centre_y = (at[0] + 0.5) * across - 0.5, (at[1] + 0.5) * down - 0.5
-    return (
-        centre_x - radius_x * across,
-        centre_x + radius_x * across,
-        centre_y + radius_y * down,
-        centre_y - radius_y * down,
-    )
+    height, width = pair.query.shape[:2]
+    extent = -0.5, width - 0.5, height - 0.5, -0.5
+    if window:  # The window is centred at the pixel's own position in the query.
+        left, right = ((x + 0.5 + side * window / 2) * width / columns - 0.5 for side in (-1, 1))
+        top, bottom = ((y + 0.5 + side * window / 2) * height / rows - 0.5 for side in (-1, 1))
+        extent = left, right, bottom, top
+    return Confidences(titles, maps, extent)

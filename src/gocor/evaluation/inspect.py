@@ -1,11 +1,10 @@
-"""What GOCor modules have learnt: the functions y′, v⁺ and m of distance, as curves and as heat maps, and scalars."""
+"""The learnt functions y′, v⁺ and m of GOCor modules, as curves and as heat maps, and their scalars."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..models.network import MatchingNetwork
 from ..modules.basis import by_pair, displacement_distances, local_distances
@@ -13,11 +12,11 @@ from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
 from ..modules.local_gocor import LocalGOCor
 from ..modules.objective import QuadraticObjective, ReferenceObjective, TargetMaps
+from ..utils.arrays import Array
 from .plots import COLOURS, figure, png
 
-Array = NDArray[np.float64]
-FAR = 5.5  # feature pixels; the last knot of the paper's modules is at 4.5
-GLOBAL_SIDE, GLOBAL_PLACE = 16, 7  # as in the paper's figure: location (7, 7) of 16×16
+MAX_DISTANCE = 5.5  # Largest distance of the curves in feature pixels; the last knot of the paper's modules is at 4.5.
+GLOBAL_SIDE, GLOBAL_PLACE = 16, 7  # Location (7, 7) of a 16×16 map, as in the paper's figure.
 NAMES = ("target", "weight", "mask")
 CURVE_TITLES = {"target": "y′, target confidence", "weight": "v⁺, weight", "mask": "m = v⁻/v⁺, sigmoid included"}
 LEARNT, START = COLOURS[1], COLOURS[2]
@@ -25,16 +24,18 @@ LEARNT, START = COLOURS[1], COLOURS[2]
 
 @dataclass(frozen=True)
 class Layer:
-    """What one module has learnt, and what it started from.
+    """The learnt functions of one module, and their initial values.
 
     Attributes:
-        name: of the module in its network.
+        name: name of the module in its network.
         kind: `"global"` or `"local"`.
-        distance: `(N,)`, in feature pixels.
-        curves: y′, v⁺ and m at these distances, by name, `(N,)`; `start` the same before training.
-        maps: y = v⁺y′, v⁺ and v⁻ = v⁺m by pixel around one filter, by name, `(h, w)`; `start_maps` before training.
+        distance: distances `(N,)` in feature pixels.
+        curves: y′, v⁺ and m at these distances, by name, `(N,)`.
+        start: the same before training.
+        maps: y = v⁺y′, v⁺ and v⁻ = v⁺m around one filter, by name, `(h, w)`.
+        start_maps: the same before training.
         place: the filter's own pixel `(x, y)` in the maps.
-        scalars: regularisation, step factor, and means of the initialiser's values.
+        scalars: regularisation, step factor, and mean and standard deviation of the initialiser's parameters.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Layer:
 
 
 def inspect_network(network: MatchingNetwork) -> list[Layer]:
-    """Every GOCor module of a network, coarse to fine, shared ones once."""
+    """Every GOCor module of a network, coarse to fine; a shared module is listed once."""
     layers = [_layer(name, module) for name, module in network.named_modules() if isinstance(module, GOCor)]
     if not layers:
         raise ValueError(f"{network.name or 'the network'} has no GOCor module to inspect")
@@ -57,7 +58,7 @@ def inspect_network(network: MatchingNetwork) -> list[Layer]:
 
 
 def draw_layer(layer: Layer) -> bytes:
-    """A figure: curves above (learnt and start), heat maps below (start, then learnt), as PNG."""
+    """Draw the curves above (learnt and initial) and the heat maps below (initial, then learnt), as PNG."""
     made, panels = figure(6, 2, 15.5, 6.0)
     grid = panels[0, 0].get_gridspec()
     for panel in panels[0]:
@@ -68,7 +69,7 @@ def draw_layer(layer: Layer) -> bytes:
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.plot(layer.distance, layer.start[name], color=START, linewidth=1.8, label="start")
         panel.plot(layer.distance, layer.curves[name], color=LEARNT, linewidth=1.8, linestyle="--", label="now")
-        panel.set(title=CURVE_TITLES[name], xlim=(0, FAR), xlabel="distance [feature px]")
+        panel.set(title=CURVE_TITLES[name], xlim=(0, MAX_DISTANCE), xlabel="distance [feature px]")
         values = np.concatenate([layer.start[name], layer.curves[name]])
         margin = 0.05 * max(values.max(), 1.0)
         panel.set_ylim(min(0.0, values.min()) - margin, max(values.max(), 1.0) + margin)
@@ -76,7 +77,7 @@ def draw_layer(layer: Layer) -> bytes:
             panel.legend(frameon=False)
     keys = list(layer.maps)
     for index, panel in enumerate(panels[1]):
-        key, learnt = keys[index // 2], index % 2 == 1  # below the curve that it is made from
+        key, learnt = keys[index // 2], index % 2 == 1
         values = (layer.maps if learnt else layer.start_maps)[key]
         both = np.concatenate([layer.maps[key].ravel(), layer.start_maps[key].ravel()])
         low, high = min(0.0, both.min()), max(both.max(), 1e-9)
@@ -86,13 +87,13 @@ def draw_layer(layer: Layer) -> bytes:
         panel.grid(False)
         panel.spines[:].set_visible(False)
         made.colorbar(image, ax=panel, fraction=0.05, pad=0.03)
-    size = f"filter at {layer.place} of {values.shape[1]}×{values.shape[0]}"
-    made.suptitle(f"{layer.name}: {layer.kind} GOCor; below, what the {size} is asked for", fontsize=12)
+    place = f"the filter at {layer.place} of {values.shape[1]}×{values.shape[0]}"
+    made.suptitle(f"{layer.name}: {layer.kind} GOCor; below, targets and weights of {place}", fontsize=12)
     return png(made)
 
 
 def describe_layer(layer: Layer, knots: int = 10) -> dict[str, Any]:
-    """The figures of a layer, as JSON can hold them: scalars, and the curves at their knots."""
+    """Scalars of a layer and samples of its curves, for JSON."""
     steps = np.linspace(0, len(layer.distance) - 1, knots + 2).round().astype(int)
     return {
         "name": layer.name,
@@ -111,9 +112,9 @@ def _layer(name: str, module: GOCor) -> Layer:
         if isinstance(objective, ReferenceObjective)
         else QuadraticObjective()
     )
-    fresh = fresh.to(module.log_step_factor.device)
     device = module.log_step_factor.device
-    distance = torch.linspace(0, FAR, 331, dtype=torch.float64, device=device)
+    fresh = fresh.to(device)
+    distance = torch.linspace(0, MAX_DISTANCE, 331, dtype=torch.float64, device=device)
     if isinstance(module, LocalGOCor):
         side = 2 * module.radius + 1
         around = local_distances(module.radius, torch.float64, device).view(side, side)
@@ -142,6 +143,6 @@ def _curves(maps: TargetMaps) -> dict[str, Array]:
 
 
 def _products(maps: TargetMaps) -> dict[str, Array]:
-    """y, v⁺ and v⁻, which the objective is written in."""
+    """The maps y, v⁺ and v⁻ of the objective."""
     target, weight, mask = (values.cpu().double().numpy() for values in maps)
     return {"y": weight * target, "v⁺": weight, "v⁻": weight * mask}

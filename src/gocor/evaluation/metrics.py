@@ -1,7 +1,7 @@
-"""Measures of a flow against its ground truth.
+"""Metrics of a flow against its ground truth.
 
-What is kept of a pair are sums over its points, from which means over a pair, over pairs, and over all points of a data
-set are made alike.
+A pair is reduced to sums over its points. Means over the points of a pair, over pairs, and over all points of a data
+set are all computed from these sums.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,23 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
+from ..utils.arrays import Array, Mask
 from ..utils.checks import check_choice
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 Sums = dict[str, float]
 Rounding = Literal["none", "read", "move"]
 
-THRESHOLDS = (1, 2, 3, 5, 8, 10, 13, 22, 36)  # pixels; those of MegaDepth's protocol, the usual 1, 3 and 5 among them
-SPEEDS = {"s0-10": (0, 10), "s10-40": (10, 40), "s40+": (40, np.inf)}  # pixels a frame
-BOUNDARIES = {"d0-10": (0, 10), "d10-60": (10, 60), "d60-140": (60, 140)}  # pixels from the nearest boundary
+THRESHOLDS = (1, 2, 3, 5, 8, 10, 13, 22, 36)  # Thresholds of PCK in pixels, including MegaDepth's.
+SPEEDS = {"s0-10": (0, 10), "s10-40": (10, 40), "s40+": (40, np.inf)}  # Lengths of the true flow in pixels.
+BOUNDARIES = {"d0-10": (0, 10), "d10-60": (10, 60), "d60-140": (60, 140)}  # Distances from a boundary in pixels.
 
 
 class Errors(NamedTuple):
-    """End-point errors of the points that are scored, `(N,)` each; see `Truth` for the points.
-
-    `length` is the length of the true flow.
-    """
+    """End-point errors of the scored points, lengths of their true flow, and the points as in `Truth`; N rows each."""
 
     error: Array
     length: Array
@@ -36,15 +32,14 @@ class Errors(NamedTuple):
 
 
 def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True, rounding: Rounding = "none") -> Errors:
-    """Distances between where a flow and the ground truth lead.
+    """End-point errors of a flow.
 
     Args:
         pair: the ground truth.
-        flow: `(H, W, 2)`, the estimate on the reference's grid; vectors that are not finite count as an error of the
-            query's diagonal.
+        flow: the estimate `(H, W, 2)`. The error of a vector that is not finite is the query's diagonal.
         inside_only: score only points whose true target lies in the query, `[0, Wq-1] × [0, Hq-1]`.
-        rounding: of sparse points: `"none"`, the estimate is interpolated at the point; `"read"`, it is read at the
-            nearest pixel; `"move"`, the point is moved to the nearest pixel, and its target is not.
+        rounding: for sparse points: `"none"` interpolates the estimate at the point, `"read"` reads it at the nearest
+            pixel, and `"move"` moves the point to the nearest pixel but not its target.
 
     Returns:
         Errors in pixels of the query, float64.
@@ -73,7 +68,7 @@ def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True,
 
 
 def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> Array:
-    """Flow `(H, W, 2)` at points `(N, 2)` as `(x, y)`, bilinear, those outside moved to the border: `(N, 2)`."""
+    """Bilinear samples `(N, 2)` of a flow `(H, W, 2)` at points `(x, y)`, those outside moved to the border."""
     height, width = flow.shape[:2]
     x, y = np.clip(points, 0, (width - 1, height - 1)).astype(np.float64).T
     left, top = np.minimum(x.astype(np.intp), max(width - 2, 0)), np.minimum(y.astype(np.intp), max(height - 2, 0))
@@ -86,16 +81,17 @@ def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> Array:
 
 
 def sums(error: Array, length: Array, *, limit: float | None = None) -> Sums:
-    """What is added up over points.
+    """Sums over the points of a pair.
 
     Args:
-        error: `(N,)`.
-        length: of the true flow, `(N,)`.
-        limit: of `within`: PCK-α's threshold α·L of this pair.
+        error: end-point errors `(N,)`.
+        length: lengths of the true flow `(N,)`.
+        limit: PCK-α's threshold of this pair, α·L.
 
     Returns:
-        `n`; sums of `error` and `square`; numbers of points `pck-T` with an error of at most T pixels, `fl` with more
-        than 3 pixels and 5 % of the flow's length, and `within` the limit, where there is one.
+        The number of points `n`; the sums of the error and of its square, `error` and `square`; the numbers of points
+        with an error of at most T pixels, `pck-T`, of more than 3 pixels and 5 % of the flow's length, `fl`, and of at
+        most the limit, `within`.
     """
     counts = {
         "n": float(error.size),
@@ -113,7 +109,7 @@ def add(parts: Sequence[Mapping[str, float]]) -> Sums:
 
 
 def ratios(total: Mapping[str, float]) -> dict[str, float]:
-    """Means of sums: `aepe` and its standard deviation `std` in pixels, `pck-T`, `fl` and `pck-alpha` as shares."""
+    """Means: `aepe` and its standard deviation `std` in pixels; `pck-T`, `fl` and `pck-alpha` as fractions."""
     count = total["n"]
     mean = total["error"] / count
     shares = {key: total[key] / count for key in total if key.startswith("pck-") or key == "fl"}
@@ -123,10 +119,10 @@ def ratios(total: Mapping[str, float]) -> dict[str, float]:
 
 
 def regions(pair: Pair, errors: Errors, *, detailed: bool = False) -> dict[str, Mask]:
-    """Which of the scored points belong where: `(N,)` each, those that are empty left out.
+    """Masks `(N,)` of the scored points in each region that has any.
 
-    `noc` (matched) and `occ` (unmatched), where occlusions are known; if `detailed`, also by the true flow's length
-    (`SPEEDS`) and, of dense ground truth, by the distance from the nearest boundary (`BOUNDARIES`).
+    Regions are `noc` (matched) and `occ` (unmatched) where occlusions are known. If `detailed`, also by the length of
+    the true flow (`SPEEDS`) and, for dense ground truth, by the distance from the nearest boundary (`BOUNDARIES`).
     """
     found: dict[str, Mask] = {}
     if errors.occluded is not None:
@@ -141,10 +137,10 @@ def regions(pair: Pair, errors: Errors, *, detailed: bool = False) -> dict[str, 
 
 
 def boundary_distance(pair: Pair) -> NDArray[np.float32]:
-    """Distance of every pixel from the nearest boundary, `(H, W)` in pixels; infinite where there is none.
+    """Distance in pixels of every pixel from the nearest boundary, `(H, W)`; infinite if there is no boundary.
 
-    Boundaries are the edges of the occlusion mask, as in Sintel's tables, or where occlusions are not known the motion
-    boundaries: `‖∇u‖² + ‖∇v‖² > 0.01(u² + v²) + 0.002` (Sundaram et al., ECCV 2010).
+    Boundaries are the edges of the occlusion mask, as in Sintel's tables. Without such a mask they are the motion
+    boundaries, `‖∇u‖² + ‖∇v‖² > 0.01(u² + v²) + 0.002` (Sundaram et al., ECCV 2010).
     """
     import cv2
 

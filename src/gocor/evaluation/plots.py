@@ -10,16 +10,16 @@ import numpy as np
 if TYPE_CHECKING:
     from .runner import Evaluation
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; yellow is left out, it is pale on white.
+# Okabe and Ito's colours for colour-blind readers, without yellow, which is too pale on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKERS = "osD^vP*"
 DPI = 110
-SMALLEST = 1e-3  # pixels: what is drawn of an AEPE of zero, on a logarithmic scale
+SMALLEST = 1e-3  # An AEPE of zero is drawn at this value, in pixels, on a logarithmic scale.
 INTERVAL = re.compile(r"eth3d-(\d+)")
 
 
 def figure(columns: int, rows: int, width: float, height: float) -> tuple[Any, Any]:
-    """A figure, without any state outside it, and its panels `(rows, columns)`."""
+    """A figure that does not use pyplot's global state, and its panels `(rows, columns)`."""
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
@@ -32,7 +32,7 @@ def figure(columns: int, rows: int, width: float, height: float) -> tuple[Any, A
 
 
 def png(made: Any) -> bytes:
-    """A figure as a PNG file's content, the same for the same figure."""
+    """A figure as the bytes of a PNG file, reproducibly."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     buffer = io.BytesIO()
@@ -41,7 +41,7 @@ def png(made: Any) -> bytes:
 
 
 def style(index: int) -> dict[str, Any]:
-    """Colour and marker of the n-th line of a plot."""
+    """Colour, marker and line style of the n-th line of a plot."""
     dashes = ("-", "--", ":")[index // len(COLOURS) % 3]
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -53,14 +53,14 @@ def style(index: int) -> dict[str, Any]:
 
 
 def draw_report(results: "Mapping[str, Mapping[str, Evaluation]]") -> dict[str, bytes]:
-    """Plots that suit the results, by file name."""
+    """Plots of the results by file name."""
     files = {"pck.png": draw_curves(results), "aepe.png": draw_aepe(results)}
     intervals = draw_intervals(results)
     return files | ({"interval.png": intervals} if intervals else {})
 
 
 def draw_curves(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
-    """PCK over the threshold: a panel a data set, a line a matcher."""
+    """Plot PCK over the threshold, with a panel for each data set and a line for each matcher."""
     names = list(dict.fromkeys(name for sets in results.values() for name in sets))
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
@@ -83,7 +83,7 @@ def draw_curves(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
 
 
 def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
-    """AEPE by data set, on a logarithmic scale: a dot a matcher."""
+    """Plot AEPE by data set on a logarithmic scale, with a dot for each matcher."""
     names = list(dict.fromkeys(name for sets in results.values() for name in sets))
     made, panels = figure(1, 1, max(6.0, 3.2 + 0.95 * len(names)), 4.0)
     panel = panels[0, 0]
@@ -91,8 +91,8 @@ def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
         there = [name for name in names if name in sets]
         values = [max(SMALLEST, sets[name].summary["regions"]["all"]["pair"]["aepe"]) for name in there]
         shift = (index - (len(results) - 1) / 2) * min(0.12, 0.7 / len(results))
-        look = style(index) | {"linestyle": "none", "markersize": 6.5}
-        panel.plot([names.index(name) + shift for name in there], values, label=matcher, **look)
+        dots = style(index) | {"linestyle": "none", "markersize": 6.5}
+        panel.plot([names.index(name) + shift for name in there], values, label=matcher, **dots)
     panel.set_xticks(range(len(names)), names, rotation=25, ha="right")
     panel.set(yscale="log", ylabel="AEPE [px], mean over pairs", xlim=(-0.5, len(names) - 0.5))
     panel.grid(False, axis="x")
@@ -104,7 +104,7 @@ def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
 
 
 def draw_intervals(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes | None:
-    """ETH3D: AEPE, PCK-1 and PCK-5 over the interval between the frames; `None` for results of other data sets."""
+    """Plot ETH3D's metrics over the interval between frames; `None` for results of other data sets."""
     names = dict.fromkeys(name for sets in results.values() for name in sets)
     intervals = sorted((int(found[1]), name) for name in names if (found := INTERVAL.fullmatch(name)))
     if len(intervals) < 2:
@@ -116,12 +116,13 @@ def draw_intervals(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes |
     return draw_metrics(lines, xlabel="interval between frames")
 
 
-def draw_metrics(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, float]]]],
-    *,
-    xlabel: str,
-) -> bytes:
-    """Metrics over a number: a panel a metric, a line a matcher, each given as its x and metrics at them."""
+def draw_metrics(lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str, float]]]], *, xlabel: str) -> bytes:
+    """Plot metrics over a number, with a panel for each metric.
+
+    Args:
+        lines: by matcher, its values on the x axis and the metrics at them.
+        xlabel: label of the x axis.
+    """
     metrics = list(next(iter(lines.values()))[1][0])
     made, panels = figure(len(metrics), 1, max(6.0, 0.6 + 3.4 * len(metrics)), 3.4)
     for panel, metric in zip(panels.flat, metrics, strict=True):
@@ -138,7 +139,7 @@ def draw_metrics(
 
 
 def _legend(made: Any, panel: Any) -> None:
-    """The lines' names below everything, in as many columns as there is room for; the figure grows by its rows."""
+    """Add a legend below the panels, in as many columns as fit; the figure grows by its rows."""
     handles, labels = panel.get_legend_handles_labels()
     width, height = made.get_size_inches()
     columns = min(len(labels), max(1, int(width / (0.55 + 0.08 * max(map(len, labels))))))

@@ -1,4 +1,4 @@
-"""How each data set is scored: what is done with the images, which points count, and what is averaged over what."""
+"""Protocols: how images are prepared, which points count, and how metrics are averaged, for each data set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
-from .geometry import (
-    HOMOGRAPHY_THRESHOLDS,
-    POSE_THRESHOLDS,
-    auc,
-    homography_error,
-    relative_pose_error,
-)
+from .geometry import HOMOGRAPHY_THRESHOLDS, POSE_THRESHOLDS, auc, homography_error, relative_pose_error
 from .metrics import Rounding, Sums, add, endpoint_errors, ratios, regions, sums
 from .transforms import pad_to_common_size, resize_by_short_side, resize_homography_pair
 
@@ -23,7 +17,7 @@ Row = dict[str, Any]
 
 
 def as_it_is(pair: Pair) -> Pair:
-    """The images as they are."""
+    """The pair itself."""
     return pair
 
 
@@ -32,17 +26,17 @@ class Protocol:
     """How a data set is scored.
 
     Attributes:
-        name: what it is called in reports.
-        prepare: what is done with a pair before it is matched.
+        name: name in reports.
+        prepare: resizes or pads a pair before it is matched.
         inside_only: whether only points whose true target lies in the query count.
-        rounding: of sparse points, see `endpoint_errors`.
+        rounding: rounding of sparse points, see `endpoint_errors`.
         detailed: whether to measure by speed and by distance from boundaries too.
-        alpha: of PCK-α, whose threshold is α times the longer side of the query as it is in the data set.
-        metrics: what a table shows.
-        average: over what a metric is averaged: `"pair"`, over the points of a pair, then over pairs; `"group"`, over
-            pairs, then over groups; `"pooled"`, over all points of the data set. Pairs, unless said otherwise.
+        alpha: α of PCK-α, whose threshold is α times the longer side of the query as it is in the data set.
+        metrics: metrics that tables show.
+        average: how each metric is averaged: `"pair"` (the default) over the points of a pair, then over pairs;
+            `"group"` over pairs, then over groups; `"pooled"` over all points of the data set.
         flips: whether a network may mirror images.
-        geometry: whether homographies and poses are estimated from the flow, where their ground truth is known.
+        geometry: whether homographies and poses are estimated from the flow, if their ground truth is known.
     """
 
     name: str
@@ -58,17 +52,17 @@ class Protocol:
 
 
 def to_reference_size(pair: Pair) -> Pair:
-    """The query at the reference's size (HPatches)."""
+    """Resize the query to the reference's size (HPatches)."""
     return resize_homography_pair(pair, (pair.reference.shape[0], pair.reference.shape[1]))
 
 
 def to_240(pair: Pair) -> Pair:
-    """Both images at 240×240 (HPatches)."""
+    """Resize both images to 240×240 (HPatches)."""
     return resize_homography_pair(pair, (240, 240))
 
 
 def megadepth_images(pair: Pair) -> Pair:
-    """Shorter sides at 480, multiples of 16, then black borders up to one size."""
+    """Resize shorter sides to 480 and all sides to multiples of 16, then pad both images to one size (MegaDepth)."""
     return pad_to_common_size(resize_by_short_side(pair, 480, 16))
 
 
@@ -106,16 +100,16 @@ FLOW = Protocol("flow", inside_only=False, metrics=("aepe", "pck-1", "fl"))
 
 
 def score(protocol: Protocol, original: Pair, pair: Pair, flow: NDArray[Any]) -> Row | None:
-    """What is kept of a pair: sums over its points by region, and errors of what is estimated from its flow.
+    """Score one pair.
 
     Args:
         protocol: how to score.
-        original: the pair as the data set has it.
+        original: the pair as it is in the data set.
         pair: the same after `protocol.prepare`.
-        flow: `(H, W, 2)`, the estimate.
+        flow: the estimate `(H, W, 2)`.
 
     Returns:
-        `None` where no point of the pair counts.
+        Name, group, sums over the points of each region, and errors of homography and pose; `None` if no point counts.
     """
     errors = endpoint_errors(pair, flow, inside_only=protocol.inside_only, rounding=protocol.rounding)
     if not errors.error.size:
@@ -133,12 +127,12 @@ def score(protocol: Protocol, original: Pair, pair: Pair, flow: NDArray[Any]) ->
 
 
 def summarise(protocol: Protocol, rows: Sequence[Row]) -> dict[str, Any]:
-    """The figures of a data set.
+    """Summarise the rows of a data set.
 
     Returns:
-        `metrics`, the protocol's own; `pairs`, `points` and `seconds` (mean of a pair); by region `pair`, `group` and
-        `pooled`, every metric averaged that way; `groups`, means over the pairs of each; areas under curves of
-        homography and pose errors, where they were estimated.
+        `metrics`: those of the protocol. `pairs`, `points`, and `seconds`, the mean time of a pair. `regions`: for each
+        region every metric in the averages `pair`, `group` and `pooled`. `groups`: means over the pairs of each group.
+        `homography_auc` and `pose_auc`, if these were estimated.
     """
     if not rows:
         raise ValueError("no pair has any point that counts")
@@ -183,4 +177,4 @@ def _mean(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None  # JSON has no infinity
+    return value if np.isfinite(value) else None  # JSON has no infinity.

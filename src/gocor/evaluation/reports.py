@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..utils.files import PathLike, write_bytes_atomically
-from .metrics import BOUNDARIES, SPEEDS
+from .metrics import BOUNDARIES, SPEEDS, ratios
 from .protocols import Protocol
 from .runner import Evaluation
 
@@ -22,41 +22,41 @@ REGIONS = {"all": "all", "noc": "matched", "occ": "unmatched", **{name: name for
 
 
 def title_of(metric: str) -> str:
-    """What a metric is called in tables."""
+    """Name of a metric in tables."""
     return TITLES.get(metric, metric.upper())
 
 
 def format_metric(metric: str, value: float) -> str:
-    """Errors in pixels with two digits, shares as percentages with one."""
+    """Format errors in pixels with two decimals, and fractions as percentages with one."""
     return f"{value:.2f}" if metric in ("aepe", "std") else f"{100 * value:.1f}"
 
 
 def header(protocol: Protocol) -> str:
-    """What stands in a cell of a data set's column, such as `AEPE / PCK-1 / PCK-5`."""
+    """Names of the metrics in a cell, such as `AEPE / PCK-1 / PCK-5`."""
     named = {"pck-alpha": f"PCK-{protocol.alpha:g}"} if protocol.alpha is not None else {}
     return " / ".join(named.get(metric, title_of(metric)) for metric in protocol.metrics)
 
 
 def cell(evaluation: Evaluation | None) -> str:
-    """A data set's figures in one cell; a dash where there are none."""
+    """Metrics of a data set in one cell; a dash without an evaluation."""
     if evaluation is None:
         return "–"
     return " / ".join(format_metric(metric, value) for metric, value in evaluation.metrics.items())
 
 
 def sets_of(results: Results) -> dict[str, Evaluation]:
-    """The data sets of results, in their order, each with one of its evaluations."""
+    """The data sets of results in their order, each with one of its evaluations."""
     return {name: evaluation for sets in reversed(list(results.values())) for name, evaluation in sets.items()}
 
 
 def terminal_tables(results: Results, width: int) -> list["Table"]:
-    """One row a matcher, one column a data set; as many tables as the width of the terminal asks for."""
+    """Tables with a row for each matcher and a column for each data set, split to fit the terminal's width."""
     from rich.box import SIMPLE
     from rich.table import Table
 
     sets = sets_of(results)
     headers = {name: header(evaluation.protocol) for name, evaluation in sets.items()}
-    alike = len(set(headers.values())) == 1  # then it is said once
+    alike = len(set(headers.values())) == 1  # Then the first column's header names the metrics.
     titles = {name: [name] if alike else [name, headers[name]] for name in sets}
     cells = {name: [cell(of.get(name)) for of in results.values()] for name in sets}
     widths = {name: 3 + max(map(len, (*titles[name], *cells[name]))) for name in sets}
@@ -79,7 +79,7 @@ def terminal_tables(results: Results, width: int) -> list["Table"]:
 
 
 def _area_table(results: Results, key: str) -> "Table | None":
-    """Areas under the curve of homography or pose errors, where they were estimated."""
+    """AUC of homography or pose errors; `None` if they were not estimated."""
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -98,7 +98,7 @@ def _area_table(results: Results, key: str) -> "Table | None":
 
 
 def to_markdown(results: Results, *, title: str, command: str = "") -> str:
-    """A report: the table of all data sets, then details where a protocol has them."""
+    """A report with a table of all data sets, then details by region, by group and of homographies and poses."""
     sets = sets_of(results)
     lines = [f"# {title}", ""]
     if command:
@@ -116,7 +116,7 @@ def to_markdown(results: Results, *, title: str, command: str = "") -> str:
 
 
 def to_json(results: Results, **about: Any) -> dict[str, Any]:
-    """Everything, as JSON can hold it."""
+    """All summaries and the figures of every pair, for JSON; further entries are added at the top."""
     return {
         "gocor": __version__,
         **about,
@@ -152,7 +152,7 @@ def write_report(results: Results, folder: PathLike, *, title: str, command: str
 
 
 def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:
-    """Tables of a data set by region, by group, and of what was estimated from the flow."""
+    """Tables of a data set by region, by group, and of the AUC of homographies and poses."""
     lines: list[str] = []
     first = next(iter(of.values()))
     shown = [region for region in REGIONS if region in first.summary["regions"]]
@@ -188,7 +188,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _region(evaluation: Evaluation, region: str, metrics: Sequence[str]) -> str:
-    """Metrics of a region, averaged as the protocol does it."""
+    """Metrics of a region, averaged as the protocol says."""
     found = evaluation.summary["regions"].get(region)
     if found is None:
         return "–"
@@ -209,8 +209,6 @@ def _seconds(evaluation: Evaluation | None) -> str:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A pair's own figures."""
-    from .metrics import ratios
-
+    """Metrics of one pair."""
     kept = {key: value for key, value in row.items() if key != "regions"}
     return kept | {"points": int(row["regions"]["all"]["n"]), **ratios(row["regions"]["all"])}

@@ -1,4 +1,4 @@
-"""Qualitative sheets: a pair, what two matchers make of it, and the matching confidence of one pixel per iteration."""
+"""Qualitative sheets: a pair, the flows of two matchers, and the scores of one pixel after each iteration."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,21 +11,23 @@ from numpy.typing import NDArray
 from ..data.datasets import Pair
 from ..models.network import MatchingNetwork
 from ..ops.warp import inside_mask, warp
+from ..utils.arrays import FlowField, Picture
 from ..utils.files import PathLike, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
 from .confidences import Confidences, confidences
-from .contestants import Contestant
 from .metrics import endpoint_errors
+from .named_matchers import NamedMatcher
 from .plots import figure, png
 
+Point = tuple[float, float]  # x, y
 TRUE_MARK, WRONG_MARK = "#39ff14", "#00c8ff"
-DRAWN = 320  # pixels of a panel, about
+PANEL_SIDE = 320  # Approximate side of a panel, in pixels.
 
 
-def choose_pixel(pair: Pair) -> tuple[float, float]:
-    """A pixel `(x, y)` with a true match inside the query, not occluded if any is not: the nearest to the centre."""
+def choose_pixel(pair: Pair) -> Point:
+    """The pixel `(x, y)` nearest to the centre whose true match is inside the query and, if possible, visible."""
     start, end, occluded = pair.truth()
     centre = (np.array(pair.reference.shape[1::-1]) - 1) / 2
     if not len(start):
@@ -45,18 +47,19 @@ def draw_sheet(
     matchers: Mapping[str, Matcher | MatchingNetwork],
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    pixel: tuple[float, float] | None = None,
+    pixel: Point | None = None,
 ) -> bytes:
-    """A sheet as PNG.
+    """Draw a sheet as PNG.
 
-    First row: reference, query, the query warped by each matcher, how far they differ. Second row: true flow, flows of
-    the matchers and their errors. Last row, where a matcher has GOCor: confidences of the pixel, see `confidences`.
+    First row: reference, query, the query warped by each matcher, and the difference of the flows. Second row: true
+    flow, flows of the matchers and their errors. Third row, if a matcher has GOCor: scores of the pixel, see
+    `confidences`.
 
     Args:
         pair: images and ground truth.
-        matchers: two, by name: usually one with plain correlation and one with GOCor.
-        options: of networks, by name, see `network_matcher`.
-        pixel: `(x, y)` in the reference; by default the one of `choose_pixel`.
+        matchers: two matchers by name, usually one with plain correlation and one with GOCor.
+        options: options of networks by name, see `network_matcher`.
+        pixel: `(x, y)` in the reference; by default that of `choose_pixel`.
     """
     if len(matchers) != 2:
         raise ValueError(f"a sheet compares two matchers, got {len(matchers)}")
@@ -64,73 +67,73 @@ def draw_sheet(
     chosen = choose_pixel(pair) if pixel is None else pixel
     if not (0 <= chosen[0] <= width - 1 and 0 <= chosen[1] <= height - 1):
         raise ValueError(f"the pixel {chosen} is outside the reference, which has {width}×{height} pixels")
-    flows = {
-        name: (
-            network_matcher(matcher, **(options or {}).get(name, {}))
-            if isinstance(matcher, MatchingNetwork)
-            else matcher
-        )(pair.reference, pair.query)
-        for name, matcher in matchers.items()
-    }
-    networks = [matcher for matcher in matchers.values() if isinstance(matcher, MatchingNetwork)]
-    scores = next((found for net in reversed(networks) if (found := confidences(net, pair, chosen))), None)
-    columns = max(5, len(scores.maps) if scores else 0)
-    rows = 3 if scores else 2
-    tall = 2.7 * min(height / width, 1.2) + 0.35
-    made, panels = figure(columns, rows, 2.9 * columns, tall * rows + 0.4)
+    flows, scores = {}, None
+    for name, matcher in matchers.items():
+        match = matcher
+        if isinstance(matcher, MatchingNetwork):
+            match = network_matcher(matcher, **(options or {}).get(name, {}))
+            scores = confidences(matcher, pair, chosen) or scores
+        flows[name] = match(pair.reference, pair.query)
+    return _draw(pair, flows, chosen, scores)
+
+
+def _draw(pair: Pair, flows: Mapping[str, FlowField], pixel: Point, scores: Confidences | None) -> bytes:
+    height, width = pair.reference.shape[:2]
+    count = len(scores.maps) if scores else 0
+    rows, columns = 3 if scores else 2, max(5, count)
+    made, panels = figure(columns, rows, 2.9 * columns, (2.7 * min(height / width, 1.2) + 0.35) * rows + 0.4)
     for panel in panels.flat:
         panel.set(xticks=[], yticks=[])
         panel.grid(False)
         panel.spines[:].set_visible(False)
-    _first_row(panels[0], pair, flows, chosen)
+    target = _target(pair, pixel)
+    _first_row(panels[0], pair, flows, pixel, target)
     _second_row(panels[1], pair, flows)
     if scores:
-        _last_row(panels[2], pair, scores, _target(pair, chosen))
-    for row, used in zip(panels, (5, 5, len(scores.maps) if scores else 0), strict=False):
+        _third_row(panels[2], scores, target)
+    for row, used in zip(panels, (5, 5, count), strict=False):
         for panel in row[used:]:
             panel.set_visible(False)
-    below = "; below, scores of ○ in the query, × the highest where it is elsewhere" if scores else ""
+    below = "; below, scores of ○ in the query; × marks the highest score if it is elsewhere" if scores else ""
     made.suptitle(f"{pair.name}{below}", fontsize=12)
     return png(made)
 
 
 def write_sheets(
-    contestants: Sequence[Contestant],
+    matchers: Sequence[NamedMatcher],
     benchmarks: Mapping[str, Benchmark],
     folder: PathLike,
     *,
     count: int,
-    pixel: tuple[float, float] | None = None,
+    pixel: Point | None = None,
 ) -> list[Path]:
-    """Sheets of `count` pairs of each data set, evenly spread; returns their paths."""
-    matchers = {contestant.label: contestant.make() for contestant in contestants}
-    options = {contestant.label: contestant.options for contestant in contestants}
+    """Draw sheets of `count` evenly spaced pairs of each data set; returns their paths."""
+    loaded = {matcher.label: matcher.load() for matcher in matchers}
+    options = {matcher.label: matcher.keywords() for matcher in matchers}
     place, files = Path(folder), []
     place.mkdir(parents=True, exist_ok=True)
     for name, (dataset, protocol) in benchmarks.items():
         for index, item in enumerate(dataset.spread(count).items):
             path = place / f"{name}-{index:03d}.png"
-            sheet = draw_sheet(protocol.prepare(item.read()), matchers, options=options, pixel=pixel)
+            sheet = draw_sheet(protocol.prepare(item.read()), loaded, options=options, pixel=pixel)
             write_bytes_atomically(path, sheet)
             files.append(path)
     return files
 
 
-def _first_row(row: Any, pair: Pair, flows: Mapping[str, Any], pixel: tuple[float, float]) -> None:
+def _first_row(row: Any, pair: Pair, flows: Mapping[str, FlowField], pixel: Point, target: Point | None) -> None:
     _show(row[0], pair.reference, "reference")
     _mark(row[0], pixel)
     _show(row[1], pair.query, "query")
-    target = _target(pair, pixel)
     if target is not None:
         _mark(row[1], target)
     for panel, (name, flow) in zip(row[2:], flows.items(), strict=False):
         _show(panel, _warped(pair, flow), f"query warped, {name}")
     first, second = flows.values()
-    apart = np.linalg.norm(first - second, axis=2)
-    _heat(row[4], apart, "difference of the flows [px]")
+    _heat(row[4], np.linalg.norm(first - second, axis=2), "difference of the flows [px]")
 
 
-def _second_row(row: Any, pair: Pair, flows: Mapping[str, Any]) -> None:
+def _second_row(row: Any, pair: Pair, flows: Mapping[str, FlowField]) -> None:
     shown = [np.asarray(flow).transpose(2, 0, 1) for flow in flows.values()]
     if pair.flow is not None and pair.valid is not None:
         truth = np.where(pair.valid[..., None], pair.flow, np.nan)
@@ -157,7 +160,7 @@ def _second_row(row: Any, pair: Pair, flows: Mapping[str, Any]) -> None:
             row[3 + index].text(0.5, 0.5, f"{name}\n{text}", ha="center", va="center")
 
 
-def _last_row(row: Any, pair: Pair, scores: Confidences, target: tuple[float, float] | None) -> None:
+def _third_row(row: Any, scores: Confidences, target: Point | None) -> None:
     for panel, title, values in zip(row, scores.titles, scores.maps, strict=False):
         panel.imshow(
             np.maximum(values, 0), extent=scores.extent, cmap="inferno", vmin=0, interpolation="nearest", aspect="auto"
@@ -178,8 +181,8 @@ def _last_row(row: Any, pair: Pair, scores: Confidences, target: tuple[float, fl
         panel.set_aspect("equal")
 
 
-def _target(pair: Pair, pixel: tuple[float, float]) -> tuple[float, float] | None:
-    """Where the query shows a pixel, by the ground truth within a pixel of it."""
+def _target(pair: Pair, pixel: Point) -> Point | None:
+    """The true match of a pixel, from ground truth at most √2 pixels away; `None` if there is none."""
     start, end, _ = pair.truth()
     if not len(start):
         return None
@@ -188,7 +191,7 @@ def _target(pair: Pair, pixel: tuple[float, float]) -> tuple[float, float] | Non
     return (float(end[best, 0]), float(end[best, 1])) if distance[best] <= 2 else None
 
 
-def _warped(pair: Pair, flow: NDArray[np.float32]) -> NDArray[np.uint8]:
+def _warped(pair: Pair, flow: FlowField) -> Picture:
     query = torch.from_numpy(pair.query).permute(2, 0, 1)[None].float()
     field = torch.from_numpy(np.ascontiguousarray(flow.transpose(2, 0, 1)))[None]
     seen = inside_mask(field, pair.query.shape[:2])[0, 0].numpy()
@@ -196,7 +199,7 @@ def _warped(pair: Pair, flow: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.where(seen[..., None], picture, np.uint8(255))
 
 
-def _show(panel: Any, picture: NDArray[np.uint8], title: str) -> None:
+def _show(panel: Any, picture: Picture, title: str) -> None:
     panel.imshow(picture, interpolation="antialiased")
     panel.set_title(title, fontsize=10)
 
@@ -206,19 +209,19 @@ def _heat(panel: Any, values: NDArray[Any], title: str, highest: float | None = 
     image = panel.imshow(
         _coarse(values[..., None], mean=True)[..., 0], cmap="magma", vmin=0, vmax=top, interpolation="nearest"
     )
-    panel.set_facecolor("0.85")  # shows where nothing is known
+    panel.set_facecolor("0.85")  # It is visible where the ground truth is unknown.
     panel.set_title(title, fontsize=10)
     if bar:
         panel.figure.colorbar(image, ax=panel, fraction=0.035, pad=0.02)
 
 
 def _coarse(values: NDArray[Any], *, mean: bool) -> NDArray[Any]:
-    """Values `(H, W, C)` at the size of a panel: of each block the mean of what is known, or its first known value.
+    """Values `(H, W, C)` at about the size of a panel: the mean of each block's known values, or its first known one.
 
-    Sparse ground truth would be lost between the pixels of the drawing.
+    Plain subsampling would lose sparse ground truth.
     """
     height, width, channels = values.shape
-    step = max(1, max(height, width) // DRAWN)
+    step = max(1, max(height, width) // PANEL_SIDE)
     rows, columns = -(-height // step), -(-width // step)
     padded = np.full((rows * step, columns * step, channels), np.nan)
     padded[:height, :width] = values
@@ -232,5 +235,5 @@ def _coarse(values: NDArray[Any], *, mean: bool) -> NDArray[Any]:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _mark(panel: Any, at: tuple[float, float]) -> None:
+def _mark(panel: Any, at: Point) -> None:
     panel.plot(*at, "o", markersize=11, markerfacecolor="none", markeredgecolor=TRUE_MARK, markeredgewidth=2)

@@ -1,15 +1,17 @@
-"""The paper's studies: what is compared, and over what it is plotted."""
+"""The paper's studies: the matchers that each compares, their run times, and its plots."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
-from ..models.registry import create_model
+from ..models.registry import sketch
 from ..models.weights import UntrainedWarning, choose_device, load_weights
 from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
@@ -18,7 +20,14 @@ from ..modules.objective import ReferenceObjective
 from ..utils.timing import compare
 from .baselines import network_matcher
 from .benchmarks import Benchmark
-from .contestants import Contestant, find_weights, has_global_layer, load_seeded, stamp
+from .named_matchers import (
+    NamedMatcher,
+    PlotPosition,
+    find_weights,
+    has_global_layer,
+    load_later,
+    load_seeded,
+)
 from .plots import draw_metrics
 from .runner import Evaluation
 
@@ -37,116 +46,106 @@ ABLATION = {
 }
 INITIALIZER_MODEL = "basenet-global-rq"
 
-Sizes = Mapping[str, int | None]  # bounds of the size that networks work at, by option
+NETWORK_ALONE = MatchOptions(align=False)
 
 
 def study(
     name: str,
     models: Sequence[str] = (),
+    options: MatchOptions = NETWORK_ALONE,
     *,
     weights: str = "default",
     device: str = "auto",
-    min_size: int | None = None,
-    max_size: int | None = None,
-) -> list[Contestant]:
-    """The contestants of a study.
+) -> list[NamedMatcher]:
+    """The matchers that a study compares.
 
     Args:
-        name: `"iterations"`: each network with other numbers of local, then of global iterations.
-            `"ablation"`: BaseNet with plain correlations, and with more and more of GOCor (the paper's I to VI).
+        name: `"iterations"`: each network with several numbers of local, then of global iterations.
+            `"ablation"`: BaseNet with plain correlations, and with increasing parts of GOCor (the paper's I to VI).
             `"initializers"`: the initial filters of the global module; `"eta"`: η of the robust function.
-        models: networks; by default `glunet-gocor`, and of `"initializers"` the paper's, `basenet-global-rq`. The
-            ablation has its own.
-        weights: see `contestants`. In a folder, variants that were trained as such are looked for as
-            `MODEL-INITIALIZER.safetensors` and `MODEL-eta-VALUE.safetensors`; those that are not there are made
-            from the network's own weights, without training, and say so in their label.
+        models: names of networks; by default `glunet-gocor`, and `basenet-global-rq` for `"initializers"`, as in the
+            paper. The ablation has its own.
+        options: how networks match.
+        weights: see `find_matchers`. In a folder, variants that were trained as such are expected as
+            `MODEL-INITIALIZER.safetensors` and `MODEL-eta-VALUE.safetensors`. Variants without a file use the
+            network's own weights, and their label says that they were not retrained.
         device: see `load_model`.
-        min_size: see `MatchingNetwork.forward`.
-        max_size: see `MatchingNetwork.forward`.
     """
     if name not in STUDIES:
         raise ValueError(f"no study is named {name!r}; there are {', '.join(STUDIES)}")
-    sizes = {"min_size": min_size, "max_size": max_size}
     if name == "ablation":
         if models:
             raise ValueError("the ablation has its own models: leave them out")
-        return [_plain(model, f"{text} ({model})", weights, device, sizes) for model, text in ABLATION.items()]
+        found = [load_later(model, find_weights(model, weights), device, options) for model in ABLATION]
+        return [replace(matcher, label=f"{ABLATION[matcher.label]} ({matcher.label})") for matcher in found]
     chosen = list(models) or [INITIALIZER_MODEL if name == "initializers" else "glunet-gocor"]
-    found: list[Contestant] = []
+    rows: list[NamedMatcher] = []
     for model in chosen:
         _check_gocor(model, need_global=name == "initializers")
         if name == "iterations":
-            found += _iterations(model, weights, device, sizes)
-        elif name == "eta":
-            found += [_variant(model, f"eta-{eta:g}", _set_eta, eta, weights, device, sizes) for eta in ETAS]
-        else:
-            found += [
-                _variant(model, initializer, _set_initializer, initializer, weights, device, sizes)
-                for initializer in INITIALIZERS
-            ]
-    return found
+            rows += _iterations(load_later(model, find_weights(model, weights), device, options))
+            continue
+        change, values = (_set_eta, ETAS) if name == "eta" else (_set_initializer, INITIALIZERS)
+        rows += [_variant(model, change, value, weights, device, options) for value in values]
+    return rows
 
 
 def run_times(
-    contestants: Sequence[Contestant], benchmarks: Mapping[str, Benchmark], *, repeats: int = 5
+    matchers: Sequence[NamedMatcher], benchmarks: Mapping[str, Benchmark], *, repeats: int = 5
 ) -> dict[str, dict[str, float]]:
-    """Median seconds of the first pair of each data set, by label and data set; networks take turns, after a warm-up.
+    """Median seconds of the first pair of each data set, by label and data set.
 
-    Times of an evaluation are no good for this: contestants run one after the other, and the machine may be busier
-    with one than with the next.
+    Networks take turns after a warm-up, so that other load on the machine affects all of them alike. That is why the
+    times of the evaluation itself are not used.
     """
-    times: dict[str, dict[str, float]] = {contestant.label: {} for contestant in contestants}
+    times: dict[str, dict[str, float]] = {matcher.label: {} for matcher in matchers}
     device = torch.device("cpu")
     for name, benchmark in benchmarks.items():
         pair, calls = benchmark.dataset[0], {}
-        for contestant in contestants:
-            network = contestant.make()
+        for matcher in matchers:
+            network = matcher.load()
             assert isinstance(network, MatchingNetwork)
             device = next(network.parameters()).device
-            matcher = network_matcher(network, **contestant.options)
-            calls[contestant.label] = partial(matcher, pair.reference, pair.query)
+            match = network_matcher(network, **matcher.keywords())
+            calls[matcher.label] = partial(match, pair.reference, pair.query)
         for label, milliseconds in compare(calls, device, repeats).items():
             times[label][name] = milliseconds / 1e3
     return times
 
 
 def draw_study(
-    contestants: Sequence[Contestant],
+    matchers: Sequence[NamedMatcher],
     results: Mapping[str, Mapping[str, Evaluation]],
     times: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, bytes]:
-    """Plots of a study by file name: metrics, and run times if given, over what it varies, a file a data set."""
+    """Plots of a study by file name, one a data set: metrics, and run times if given, over the varied quantity."""
     files = {}
     for name in dict.fromkeys(name for sets in results.values() for name in sets):
         lines: dict[str, tuple[list[float], list[dict[str, float]]]] = {}
-        for contestant in contestants:
-            if "value" not in contestant.about or name not in results.get(contestant.label, {}):
+        axis = ""
+        for matcher in matchers:
+            if matcher.position is None or name not in results.get(matcher.label, {}):
                 continue
-            evaluation = results[contestant.label][name]
-            x, values = lines.setdefault(contestant.about["line"], ([], []))
-            x.append(contestant.about["value"])
-            values.append(evaluation.metrics | ({"seconds": times[contestant.label][name]} if times else {}))
+            line, axis, at = matcher.position
+            x, values = lines.setdefault(line, ([], []))
+            x.append(at)
+            seconds = {"seconds": times[matcher.label][name]} if times else {}
+            values.append(results[matcher.label][name].metrics | seconds)
         if lines:
-            files[f"study-{name}.png"] = draw_metrics(lines, xlabel=contestants[0].about["axis"])
+            files[f"study-{name}.png"] = draw_metrics(lines, xlabel=axis)
     return files
 
 
-def _plain(model: str, label: str, weights: str, device: str, sizes: Sizes) -> Contestant:
-    path = find_weights(model, weights)
-    note = {"weights": stamp(model, path), "device": device}
-    return Contestant(label, cache(partial(load_seeded, model, path, device)), dict(sizes), note)
-
-
-def _iterations(model: str, weights: str, device: str, sizes: Sizes) -> list[Contestant]:
-    base = _plain(model, model, weights, device, sizes)
+def _iterations(base: NamedMatcher) -> list[NamedMatcher]:
+    """A network with several numbers of iterations."""
+    model = base.label
     kinds = [("local", LOCAL_ITERS)] + ([("global", GLOBAL_ITERS)] if has_global_layer(model) else [])
     return [
-        Contestant(
-            f"{model}, {count} {kind}",
-            base.make,
-            {**base.options, f"iters_{kind}": count},
-            base.note,
-            {"line": f"{model}: {kind}", "axis": "iterations", "value": count},
+        replace(
+            base,
+            label=f"{model}, {count} {kind}",
+            options=MatchOptions(**base.keywords() | {f"iters_{kind}": count}),
+            position=PlotPosition(f"{model}: {kind}", "iterations", count),
         )
         for kind, counts in kinds
         for count in counts
@@ -155,34 +154,39 @@ def _iterations(model: str, weights: str, device: str, sizes: Sizes) -> list[Con
 
 def _variant(
     model: str,
-    suffix: str,
     change: Callable[[MatchingNetwork, Any], None],
-    value: Any,
+    value: str | float,
     weights: str,
     device: str,
-    sizes: Sizes,
-) -> Contestant:
-    special = Path(weights) / f"{model}-{suffix}.safetensors" if Path(weights).is_dir() else None
-    trained = special is not None and special.is_file()
-    path = str(special) if trained else find_weights(model, weights)
-    own = value in (_own_initializer(model), _own_eta(model))  # the network as it is
+    options: MatchOptions,
+) -> NamedMatcher:
+    """A network with a part changed, and with weights that were trained that way if there are any."""
+    suffix = value if isinstance(value, str) else f"eta-{value:g}"
+    file = Path(weights) / f"{model}-{suffix}.safetensors"
+    trained = Path(weights).is_dir() and file.is_file()
+    path = str(file) if trained else find_weights(model, weights)
+    unchanged = value in (_own_initializer(model), _own_eta(model))
+    base = load_later(model, path, device, options)
 
-    def make() -> MatchingNetwork:
+    def load() -> MatchingNetwork:
         with warnings.catch_warnings():
-            if trained:  # its weights come after the change
+            if trained:  # The weights are loaded after the change.
                 warnings.simplefilter("ignore", UntrainedWarning)
             network = load_seeded(model, None if trained else path, device="cpu")
-        if not own:
+        if not unchanged:
             change(network, value)
         if trained:
             network.name = f"{model}-{suffix}"
-            load_weights(network, str(special))
+            load_weights(network, file)
         return network.to(choose_device(device))
 
-    label = f"{model}, {suffix}" + ("" if trained or own else " (not retrained)")
-    about = {"line": model, "axis": "η", "value": value} if isinstance(value, float) else {}
-    note = {"weights": stamp(model, path), "device": device, "variant": suffix}
-    return Contestant(label, cache(make), dict(sizes), note, about)
+    return replace(
+        base,
+        label=f"{model}, {suffix}" + ("" if trained or unchanged else " (not retrained)"),
+        load=cache(load),
+        note={**base.note, "variant": suffix},
+        position=PlotPosition(model, "η", value) if isinstance(value, float) else None,
+    )
 
 
 def _set_eta(network: MatchingNetwork, eta: float) -> None:
@@ -191,12 +195,12 @@ def _set_eta(network: MatchingNetwork, eta: float) -> None:
             module.objective.eta = eta
 
 
-def _set_initializer(network: MatchingNetwork, initializer: str) -> None:
+def _set_initializer(network: MatchingNetwork, kind: str) -> None:
     for module in network.modules():
         if isinstance(module, GlobalGOCor):
             channels = _channels(module)
             parameter = module.regularization
-            module.initializer = build_initializer(initializer, channels, 1e-12).to(parameter)
+            module.initializer = build_initializer(kind, channels, 1e-12).to(parameter)
 
 
 def _own_eta(model: str) -> float | None:
@@ -205,7 +209,7 @@ def _own_eta(model: str) -> float | None:
 
 
 def _own_initializer(model: str) -> str | None:
-    """Initialiser of a network's global GOCor module, by its name."""
+    """Name of the initialiser of a network's global GOCor module."""
     layer = next((layer for layer in _gocor_layers(model) if isinstance(layer, GlobalGOCor)), None)
     if layer is None or isinstance(layer.initializer, ZeroInitializer):
         return None if layer is None else "zero"
@@ -214,14 +218,13 @@ def _own_initializer(model: str) -> str | None:
 
 
 def _gocor_layers(model: str) -> list[GOCor]:
-    with torch.device("meta"):
-        return [module for module in create_model(model).modules() if isinstance(module, GOCor)]
+    return [module for module in sketch(model).modules() if isinstance(module, GOCor)]
 
 
 def _channels(module: GlobalGOCor) -> int:
     beta = getattr(module.initializer, "beta", torch.empty(0))
     if beta.numel() < 2:
-        raise ValueError("the network's own initialiser must be a flexible one: the others do not know the channels")
+        raise ValueError("the network's own initialiser must be a flexible one, which has one value a channel")
     return int(beta.numel())
 
 

@@ -1,4 +1,4 @@
-"""Pairs at other sizes, with their ground truth, as protocols ask for."""
+"""Pairs resized or padded, with their ground truth, as protocols require."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair, homography_pair
 from ..ops.homography import resizing
+from ..utils.arrays import Picture
 
-Picture = NDArray[np.uint8]
 Size = tuple[int, int]
 
 
 def resize_homography_pair(pair: Pair, size: Size) -> Pair:
-    """Both images of a pair at one size `(H, W)`, by area averages where they shrink; the homography goes along.
+    """Resize both images of a pair to one size `(H, W)`, by area averages where they shrink, and the homography too.
 
-    Pixels cover areas: resizing by s takes x to `(x + ½)s − ½`.
+    Resizing by s moves a coordinate x to `(x + ½)s − ½`.
     """
     if pair.homography is None:
         raise ValueError(f"{pair.name}: only pairs with a homography are resized by this protocol")
@@ -27,7 +27,7 @@ def resize_homography_pair(pair: Pair, size: Size) -> Pair:
 
 
 def resize_by_short_side(pair: Pair, short: int, multiple: int) -> Pair:
-    """MegaDepth's protocol: each image's shorter side at `short`, both then down to a multiple, by Lanczos' filter.
+    """Resize each image so that its shorter side is `short`, then both sides down to a multiple (MegaDepth).
 
     Points are multiplied by each axis' ratio, and kept if they are inside both images, borders excluded.
     """
@@ -46,7 +46,7 @@ def resize_by_short_side(pair: Pair, short: int, multiple: int) -> Pair:
 
 
 def pad_to_common_size(pair: Pair) -> Pair:
-    """Both images with black at the bottom and on the right, up to the larger height and width."""
+    """Pad both images with black at the bottom and on the right, to the larger height and width."""
     height, width = np.maximum(pair.reference.shape[:2], pair.query.shape[:2])
 
     def padded(array: NDArray[np.generic] | None) -> NDArray[np.generic] | None:
@@ -62,26 +62,10 @@ def pad_to_common_size(pair: Pair) -> Pair:
 
 
 def lanczos(image: Picture, size: Size) -> Picture:
-    """Resize `(H, W, 3)` by Lanczos' filter of radius 3, widened where the image shrinks (so it does not alias)."""
-    values = image.astype(np.float32)
-    for axis in (1, 0):
-        old, new = image.shape[axis], size[axis]
-        if new == old:
-            continue
-        scale = old / new
-        radius = 3 * max(scale, 1)
-        centre = (np.arange(new) + 0.5) * scale
-        first = np.floor(centre - radius).astype(int)
-        taps = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 2)  # (new, taps)
-        offset = (taps + 0.5 - centre[:, None]) / max(scale, 1)
-        weight = np.where(np.abs(offset) < 3, np.sinc(offset) * np.sinc(offset / 3), 0) * ((taps >= 0) & (taps < old))
-        weight /= weight.sum(1, keepdims=True)
-        moved = np.moveaxis(values, axis, 0)
-        out = np.zeros((new, *moved.shape[1:]), np.float32)
-        for tap, share in zip(np.clip(taps, 0, old - 1).T, weight.T.astype(np.float32), strict=True):
-            out += share.reshape(-1, 1, 1) * moved[tap]
-        values = np.moveaxis(np.clip(np.rint(out), 0, 255), 0, axis)  # both passes are rounded, as in image libraries
-    return np.ascontiguousarray(values.astype(np.uint8))
+    """Resize `(H, W, 3)` by Pillow's Lanczos filter, which is widened where the image shrinks to avoid aliasing."""
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.LANCZOS)).copy()
 
 
 def _resized(image: Picture, size: Size) -> Picture:

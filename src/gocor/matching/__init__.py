@@ -1,6 +1,8 @@
-"""Two photographs in, dense matches out."""
+"""Match two images: pre-processing, alignment, flow, confidence, occlusion, and files."""
 
-from .api import MatchResult, match
+from .api import match
 from .files import save_result
+from .options import MatchOptions
+from .result import MatchResult
 
-__all__ = ["MatchResult", "match", "save_result"]
+__all__ = ["MatchOptions", "MatchResult", "match", "save_result"]

@@ -1,18 +1,20 @@
-"""A result as files in a folder, and the mark that says that it is whole."""
+"""Results as files in a folder, with a file that marks them as complete."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._version import __version__
 from ..data.io import write_flow, write_image
 from ..ops.warp import inside_mask
+from ..utils.arrays import Picture
 from ..utils.files import PathLike, write_bytes_atomically
 from ..viz.drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
-
-if TYPE_CHECKING:
-    from .api import MatchResult
+from .result import MatchResult
 
 FLOW_FILES = {"flo": "flow.flo", "kitti": "flow_kitti.png", "npz": "flow.npz", "pfm": "flow.pfm"}
 DONE = "done.json"
@@ -20,7 +22,7 @@ CSV, CSV_HEADER = "matches.csv", "x,y,x_query,y_query,confidence\n"
 
 
 def save_result(
-    result: "MatchResult",
+    result: MatchResult,
     folder: PathLike,
     *,
     formats: Sequence[str] = ("flo",),
@@ -28,46 +30,35 @@ def save_result(
     min_confidence: float = 0.5,
     note: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Write a result to a folder, which is made if need be.
+    """Write a result to a folder, which is created if it does not exist.
 
-    - the flow at full resolution: `flow.flo`, `flow_kitti.png`, `flow.npz` and `flow.pfm`, as asked for;
-    - pictures: `flow.png`, `warped.png` (the query seen from the reference, at full resolution), `overlay.png`,
+    - the flow at full resolution: `flow.flo`, `flow_kitti.png`, `flow.npz` and `flow.pfm`, by `formats`;
+    - pictures: `flow.png`, `warped.png` (the query warped to the reference, at full resolution), `overlay.png`,
       `matches.png` and `confidence.png`;
-    - `matches.csv`: x, y, x_query, y_query, confidence, best first;
-    - `done.json`, last: it is there if everything else is. It holds the model, sizes, options, and the note.
+    - `matches.csv`: x, y, x_query, y_query, confidence, highest first;
+    - `done.json`, written last, so that it marks a complete result. It holds the model, sizes, options and the note.
 
-    Every file is written whole or not at all. Files that an earlier `done.json` lists are removed where this result has
-    none to put in their place, so that a folder never mixes two results.
+    Every file is written completely or not at all. Flow files that an earlier `done.json` lists and this result does
+    not replace are removed, so that a folder never mixes two results.
 
     Args:
         result: what `match` returns.
-        folder: where to.
+        folder: where to write.
         formats: any of `flo`, `kitti`, `npz` and `pfm`.
         max_points: see `MatchResult.matches`.
         min_confidence: see `MatchResult.matches`.
-        note: what else to keep in `done.json`, for example which weights were used.
+        note: further entries of `done.json`, for example the weights that were used.
 
     Returns:
         Paths of the files, `done.json` last.
     """
     check_formats(formats)
     matches = result.matches(max_points, min_confidence)
-    shown, warped = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy(), result.warp()
-    pictures = {
-        "flow.png": draw_flow(result.flow),
-        "warped.png": warped,
-        "overlay.png": draw_overlay(result.reference, warped, shown),
-        "matches.png": draw_matches(result.reference, result.query, matches),
-        "confidence.png": draw_confidence(result.confidence),
-    }
-
+    pictures = _draw(result, matches)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    listed = read_done(folder).get("files")
     names = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
-    outdated = {name for name in FLOW_FILES.values() if isinstance(listed, list) and name in listed}
-    for name in (DONE, *(outdated - set(names))):
-        (folder / name).unlink(missing_ok=True)
+    _remove_outdated(folder, names)
     for name in names:
         write_flow(folder / name, result.flow.numpy())
     for name, picture in pictures.items():
@@ -92,8 +83,28 @@ def save_result(
     return [folder / name for name in (*names, DONE)]
 
 
+def _draw(result: MatchResult, matches: NDArray[np.float32]) -> dict[str, Picture]:
+    """Pictures of a result by file name."""
+    inside, warped = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy(), result.warp()
+    return {
+        "flow.png": draw_flow(result.flow),
+        "warped.png": warped,
+        "overlay.png": draw_overlay(result.reference, warped, inside),
+        "matches.png": draw_matches(result.reference, result.query, matches),
+        "confidence.png": draw_confidence(result.confidence),
+    }
+
+
+def _remove_outdated(folder: Path, names: Sequence[str]) -> None:
+    """Remove `done.json`, and the flow files that it lists, but for those in `names`."""
+    listed = read_done(folder).get("files")
+    outdated = {name for name in FLOW_FILES.values() if isinstance(listed, list) and name in listed}
+    for name in (DONE, *(outdated - set(names))):
+        (folder / name).unlink(missing_ok=True)
+
+
 def read_done(folder: PathLike) -> dict[str, Any]:
-    """What `done.json` in a folder says; empty where there is none, or none that can be read."""
+    """Content of `done.json` in a folder; empty if there is none, or if it cannot be read."""
     try:
         content = json.loads((Path(folder) / DONE).read_bytes())
     except (OSError, ValueError):
@@ -102,7 +113,7 @@ def read_done(folder: PathLike) -> dict[str, Any]:
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """An error where there is anything but names of flow formats."""
+    """Raise an error for anything but a list of names of flow formats."""
     if isinstance(formats, str):
         raise ValueError(f"formats must be a list of names, such as [{formats!r}], got {formats!r}")
     for name in formats:

@@ -1,9 +1,12 @@
-"""Flat scenes: a homography in place of the flow, where it explains the images as well.
+"""Flat scenes: a homography replaces the flow where it explains the images as well.
 
-A smooth surface, a long edge or a blur leave a flow free to slide. If what it matches well lies on one plane, or the
-camera only turned, a homography says where the rest must be. It is taken where patches of the query agree with the
-reference as well through it as through the flow; what moves on its own, or lies off the plane, keeps its flow.
+On smooth surfaces, along edges and in blurred regions, a flow is free to drift. If the well-matched pixels lie on one
+plane, or the camera only rotated, a homography determines the others. It replaces the flow where patches of the query
+agree with the reference as well under the homography as under the flow. Objects that move on their own, or lie off the
+plane, keep their flow.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,90 +18,115 @@ from ..ops.homography import Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, PATCH, box, patch_correlation
 from ..ops.warp import inside_mask, pixel_grid, resize_flow, warp
 
-LARGEST = 1024  # longer side at which images are compared, at most
-STRONG = 30.0  # standard deviation from which on a patch says no more than others
-ALIKE = 0.7  # correlation of patches that are matched well
-MOST_POINTS, FEWEST_POINTS = 5000, 100  # to fit to
-CLOSER = (1.0, 0.7)  # pixels from the last homography, of the points that the next is fitted to
-NEAR = 1.5  # pixels from the homography that a point may be
-PLANAR = 0.9  # share of what is matched well that must be within twice that,
-EXPLAINED = 0.5  # and of the image that the homography must explain as well as the flow does
-MARGIN = 0.05  # "as well": correlation that may be lost, around a pixel;
-AROUND = 41  # pixels; twice as much at the pixel itself
-OUTSIDE = 0.5  # sides of the query outside of it where a homography still means something
+
+@dataclass(frozen=True, kw_only=True)
+class PlanarSettings:
+    """Settings of `prefer_homography`. Pixels are those of the images on which patches are compared."""
+
+    max_side: int = 1024  # Upper bound of the longer side of those images, in pixels.
+    min_correlation: float = 0.7  # Correlation of patches from which on a pixel is matched well, in [-1, 1].
+    max_points: int = 5000  # Well-matched pixels that the homography is fitted to, at most.
+    min_points: int = 100  # Well-matched pixels that the fit needs.
+    inlier_distance: float = 1.5  # Distance in pixels between flow and homography of an inlier of the robust fit.
+    refit_distances: tuple[float, ...] = (1.0, 0.7)  # The same for the least-squares fits that follow.
+    min_planar_share: float = 0.9  # Share of the well-matched pixels that must be within twice `inlier_distance`.
+    min_explained_share: float = 0.5  # Share of the image that the homography must explain as well as the flow.
+    max_correlation_loss: float = 0.05  # Mean loss of correlation around a pixel; twice as much at the pixel itself.
+    loss_window: int = 41  # Side of the window of that mean, in pixels.
+    max_contrast: float = 30.0  # Standard deviation of a patch, of 255, at which its weight in that mean saturates.
+    max_outside: float = 0.5  # Distance from the query where a homography is trusted, in fractions of its sides.
+
+
+DEFAULT_PLANAR = PlanarSettings()
 
 
 @torch.inference_mode()
-def prefer_homography(reference: Tensor, query: Tensor, flow: Tensor) -> Tensor:
-    """A flow, straightened where one homography explains most of the images as well.
+def prefer_homography(
+    reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings = DEFAULT_PLANAR
+) -> Tensor:
+    """Replace a flow by a homography where that explains the images as well.
 
     Args:
-        reference: RGB image `(1, 3, H, W)` in [0, 255].
-        query: RGB image `(1, 3, Hq, Wq)`.
-        flow: `(1, 2, H, W)`; what is not finite stays so.
+        reference: RGB images `(B, 3, H, W)` in [0, 255].
+        query: RGB images `(B, 3, Hq, Wq)`.
+        flow: `(B, 2, H, W)`; infinite values stay.
+        settings: thresholds.
 
     Returns:
-        Flow `(1, 2, H, W)`, the same where the scene is not planar.
+        Flow `(B, 2, H, W)`, unchanged for scenes that are not flat.
     """
-    first, second = _bounded(reference), _bounded(query)
+    samples = zip(reference.split(1), query.split(1), flow.split(1), strict=True)
+    return torch.cat([_prefer_homography(*sample, settings) for sample in samples])
+
+
+def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings) -> Tensor:
+    """`prefer_homography` for one sample."""
+    first, second = _bounded(reference, settings.max_side), _bounded(query, settings.max_side)
     small = resize_flow(flow.float(), first.shape[2:], query_size=query.shape[2:], new_query_size=second.shape[2:])
     inside = inside_mask(small, second.shape[2:])
-    alike, contrast = patch_correlation(first, warp(second, small, padding="border"))
-    sure = inside & (contrast > CONTRAST) & (alike > ALIKE)
-    grid = pixel_grid(first.shape[2], first.shape[3], device=flow.device)
-    matrix = _fit(grid, grid + small, sure)
+    correlation, contrast = patch_correlation(first, warp(second, small, padding="border"))
+    matched = inside & (contrast > CONTRAST) & (correlation > settings.min_correlation)
+    matrix = _fit(small, matched, settings)
     if matrix is None:
         return flow
-    straight = project_map(matrix, grid) - grid
-    off = torch.linalg.vector_norm(straight - small, dim=1, keepdim=True)
-    if (off[sure] < 2 * NEAR).float().mean() < PLANAR:
+    grid = pixel_grid(first.shape[2], first.shape[3], device=flow.device)
+    planar = project_map(matrix, grid) - grid
+    distance = torch.linalg.vector_norm(planar - small, dim=1, keepdim=True)
+    if (distance[matched] < 2 * settings.inlier_distance).float().mean() < settings.min_planar_share:
         return flow
-    also, _ = patch_correlation(first, warp(second, straight, padding="border"))
-    weight = contrast.clamp(max=STRONG) * inside
-    loss = box(weight * (alike - also), AROUND) / box(weight, AROUND).clamp(min=1e-3)
-    explained = (loss < MARGIN) & ((alike - also < 2 * MARGIN) | (contrast < CONTRAST))
-    if explained.float().mean() < EXPLAINED:
+    planar_correlation, _ = patch_correlation(first, warp(second, planar, padding="border"))
+    loss = correlation - planar_correlation
+    weight = contrast.clamp(max=settings.max_contrast) * inside
+    window = settings.loss_window
+    mean_loss = box(weight * loss, window) / box(weight, window).clamp(min=1e-3)
+    limit = settings.max_correlation_loss
+    explained = (mean_loss < limit) & ((loss < 2 * limit) | (contrast < CONTRAST))
+    if explained.float().mean() < settings.min_explained_share:
         return flow
-    # What the homography sees leave the query leaves it, unless the flow found it there.
-    explained = torch.where(inside_mask(straight, second.shape[2:]), explained, alike < ALIKE)
-    known = _near(grid + straight, second) & (depth(matrix, grid) > 0)
-    share = box((explained & known).float(), PATCH)
+    # A pixel that leaves the query by the homography does so, unless the flow found a good match inside.
+    poorly_matched = correlation < settings.min_correlation
+    explained = torch.where(inside_mask(planar, second.shape[2:]), explained, poorly_matched)
+    trusted = _is_near(grid + planar, second, settings.max_outside) & (depth(matrix, grid) > 0)
+    share = box((explained & trusted).float(), PATCH)
     share = F.interpolate(share, flow.shape[2:], mode="bilinear", align_corners=False)
-    to_full = resizing(second.shape[2:], query.shape[2:]) @ matrix @ resizing(reference.shape[2:], first.shape[2:])
+    full = resizing(second.shape[2:], query.shape[2:]) @ matrix @ resizing(reference.shape[2:], first.shape[2:])
     fine = pixel_grid(flow.shape[2], flow.shape[3], device=flow.device)
-    through = project_map(to_full, fine) - fine
-    return torch.where(flow.isfinite() & (share > 0), flow + share * (through - flow), flow)
+    replacement = project_map(full, fine) - fine
+    return torch.where(flow.isfinite() & (share > 0), flow + share * (replacement - flow), flow)
 
 
-def _bounded(image: Tensor) -> Tensor:
+def _bounded(image: Tensor, max_side: int) -> Tensor:
     height, width = image.shape[2:]
-    scale = min(1.0, LARGEST / max(height, width))
+    scale = min(1.0, max_side / max(height, width))
     size = max(1, round(scale * height)), max(1, round(scale * width))
     return image.float() if size == (height, width) else resize_image(image.float(), size, published=False)
 
 
-def _near(points: Tensor, image: Tensor) -> Tensor:
-    """Whether points `(1, 2, h, w)` are in an image, or not far from it: `(1, 1, h, w)`."""
+def _is_near(points: Tensor, image: Tensor, outside: float) -> Tensor:
+    """Whether points `(1, 2, h, w)` are inside an image, or outside by at most fractions of its sides."""
     (x, y), (height, width) = points.split(1, 1), image.shape[2:]
-    beside = (x >= -OUTSIDE * width) & (x <= (1 + OUTSIDE) * width - 1)
-    return beside & (y >= -OUTSIDE * height) & (y <= (1 + OUTSIDE) * height - 1)
+    near = (x >= -outside * width) & (x <= (1 + outside) * width - 1)
+    return near & (y >= -outside * height) & (y <= (1 + outside) * height - 1)
 
 
-def _fit(points: Tensor, targets: Tensor, sure: Tensor) -> Matrix | None:
-    """The homography of most of the points that are sure, if they are enough."""
+def _fit(flow: Tensor, matched: Tensor, settings: PlanarSettings) -> Matrix | None:
+    """The homography of most well-matched pixels of a flow; `None` if there are too few of them."""
     import cv2
 
-    places = sure.flatten().nonzero().flatten()
-    places = places[:: max(1, len(places) // MOST_POINTS)]
-    if len(places) < FEWEST_POINTS:
+    places = matched.flatten().nonzero().flatten()
+    places = places[:: max(1, len(places) // settings.max_points)]
+    if len(places) < settings.min_points:
         return None
-    starts, ends = (x.flatten(2)[0, :, places].mT.double().cpu().numpy() for x in (points, targets))
-    matrix, _ = cv2.findHomography(starts, ends, cv2.USAC_MAGSAC, NEAR, maxIters=5000, confidence=0.999)
-    for limit in CLOSER:  # what slid along by a little would pull it
+    grid = pixel_grid(flow.shape[2], flow.shape[3], device=flow.device)
+    starts, ends = (x.flatten(2)[0, :, places].mT.double().cpu().numpy() for x in (grid, grid + flow))
+    matrix, _ = cv2.findHomography(
+        starts, ends, cv2.USAC_MAGSAC, settings.inlier_distance, maxIters=5000, confidence=0.999
+    )
+    for limit in settings.refit_distances:  # Pixels whose flow drifted a little would bias the robust fit.
         if matrix is None:
             return None
-        close = np.linalg.norm(project(np.asarray(matrix, dtype=np.float64), starts) - ends, axis=1) < limit
-        if close.sum() < FEWEST_POINTS:
+        close = np.linalg.norm(project(np.asarray(matrix, np.float64), starts) - ends, axis=1) < limit
+        if close.sum() < settings.min_points:
             return None
         matrix, _ = cv2.findHomography(starts[close], ends[close], 0)
-    return None if matrix is None or not np.isfinite(matrix).all() else np.asarray(matrix, dtype=np.float64)
+    return None if matrix is None or not np.isfinite(matrix).all() else np.asarray(matrix, np.float64)

@@ -57,7 +57,7 @@ class BaseNet(MatchingNetwork):
         self.context2 = ContextNetwork(self.decoder2.outputs, norm=True, width=width)
         initialize(self)
 
-    def working_size(self, height: int, width: int) -> tuple[int, int]:
+    def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Always 256×256."""
         return SIDE, SIDE
 

@@ -75,13 +75,13 @@ class GLUNet(MatchingNetwork):
         self.context1 = ContextNetwork(self.decoder1.outputs, norm=True, width=width)
         initialize(self)
 
-    def working_size(self, height: int, width: int) -> tuple[int, int]:
+    def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded down to multiples of 8, at least 256."""
         return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of 256×256 at the first two levels, of the working size at the others."""
-        return [(SIDE, SIDE)] * 2 + [self.working_size(height, width)] * 2
+        return [(SIDE, SIDE)] * 2 + [self.round_size(height, width)] * 2
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, then both at 256×256, normalised."""

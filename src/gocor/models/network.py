@@ -1,4 +1,4 @@
-"""What every network has in common: raw images in, full-resolution flow out."""
+"""Base class of the networks: raw images in, full-resolution flow out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,12 @@ from ..modules.gocor import GOCor
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from .graphs import GraphCache
+from .matching_layers import GlobalMatching, LocalMatching
 from .published_names import Rule
 
-LARGEST_SCALE = 3  # that `min_size` enlarges an image by
-PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # the paper's, coarse to fine, of sums over pixels
+MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
+MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
+PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # The paper's weights of sums over pixels, coarse to fine.
 
 
 class Outputs(NamedTuple):
@@ -36,24 +38,25 @@ class MatchingNetwork(nn.Module, ABC):
     """Base class of the networks: raw images in, full-resolution flow out.
 
     A network states every fact about itself that other parts of the package need, so a new one needs no edit elsewhere
-    (see `docs/extending.md`). It must define `working_size`, `prepare`, `levels` and `level_units`.
+    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`.
 
     Attributes:
-        published: pre-process as published code does, faults included, because a published checkpoint was trained that
-            way: images are resized by area averages and truncated to integers. Otherwise they are resized by
-            anti-aliased bilinear interpolation.
-        name: the registered name, empty for a network that was put together by hand.
-        has_global_layer: whether the network has a global correlation layer, so that `iters_global` has a meaning.
-        min_size: longer side that smaller images are enlarged to, see `forward`. Published rules enlarge none.
+        pyramid: the feature extractor. `load_model` fills a `VGGPyramid` with the weights that ship.
+        published: pre-process images as published code does, because published checkpoints were trained that way:
+            images are resized by area averages and truncated to integers. Otherwise they are resized by anti-aliased
+            bilinear interpolation.
+        name: the registered name; empty for a network that was built by hand.
+        has_global_layer: whether the network has a global correlation layer, which `iters_global` is for.
+        min_size: lower bound of the longer side that the network works at, see `forward`. Published rules set none.
         loss_weights: weight of each level's mean end-point error in training, coarse to fine.
         published_loss_weights: the paper's weights of sums over pixels, in the units that `levels` returns.
         training_defaults: options of `gocor train` in which this network differs from the general defaults.
-        published_rules: pairs (pattern, replacement) that turn published parameter names into ours.
+        published_rules: pairs (pattern, replacement) that translate published parameter names to ours.
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
-            matches and so cannot align images of a wide baseline.
+            matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
         can_flip: whether `forward_with_flips` also matches mirrored images.
-        autocast_dtype: a 16-bit dtype to work in, or `None`; flows and GOCor's iterations stay in float32.
+        autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
     """
 
@@ -73,12 +76,13 @@ class MatchingNetwork(nn.Module, ABC):
 
     def __init__(self, *, published: bool = False) -> None:
         super().__init__()
+        self.pyramid = nn.Identity()
         self.published = published
         if published:
             self.min_size = 0
 
     def use_published_rules(self) -> None:
-        """Behave as published code does, which published weights were trained with: pre-processing and GOCor's step."""
+        """Pre-process images and compute GOCor's step length as published code does, for published weights."""
         self.published = True
         self.min_size = 0
         for module in self.modules():
@@ -86,19 +90,20 @@ class MatchingNetwork(nn.Module, ABC):
                 module.scale_free_step = False
 
     def accelerate(self, dtype: torch.dtype = torch.bfloat16) -> Self:
-        """Make inference on a GPU fast: 16-bit convolutions, laid out channels last, and CUDA graphs.
+        """Speed up inference on a GPU by 16-bit convolutions in the channels-last layout and by CUDA graphs.
 
-        The first pass of each image size is recorded and later ones replay it, so this pays for many pairs of few
-        sizes. On other devices, in training and where gradients are needed nothing is recorded.
+        The first pass of each image size is recorded and later passes replay it, so this helps with many pairs of few
+        sizes. Nothing is recorded on other devices, in training mode, or while gradients are enabled.
 
         Args:
-            dtype: to compute convolutions in; `float32` keeps full precision.
+            dtype: dtype of the convolutions; `float32` keeps full precision.
         """
         if dtype not in (torch.bfloat16, torch.float16, torch.float32):
             raise ValueError(f"dtype must be bfloat16, float16 or float32, got {dtype}")
         if next(self.parameters()).is_cuda:
             self.autocast_dtype = None if dtype == torch.float32 else dtype
-            layout = torch.contiguous_format if dtype == torch.float32 else torch.channels_last  # what is faster
+            # Float32 convolutions are faster in the contiguous layout, 16-bit ones in channels last.
+            layout = torch.contiguous_format if dtype == torch.float32 else torch.channels_last
             self.to(memory_format=layout)  # type: ignore[call-overload]
             self.graphs = GraphCache()
         return self
@@ -118,11 +123,10 @@ class MatchingNetwork(nn.Module, ABC):
         Args:
             reference: RGB images `(B, 3, H, W)`, floating point in [0, 255].
             query: RGB images `(B, 3, Hq, Wq)`.
-            iters_local: iterations of the local correlation layers, in place of their own.
-            iters_global: iterations of the global correlation layer, in place of its own.
-            min_size: lower bound of the longer side that the network works at, in place of its own; 0 for none. Flow of
-                small images is finer when they are enlarged, at most threefold, and takes longer.
-            max_size: upper bound of the same (memory grows with its square); it wins over `min_size`.
+            iters_local: number of iterations of the local correlation layers; `None` for the layers' own.
+            iters_global: number of iterations of the global correlation layer; `None` for the layer's own.
+            min_size: see `working_size`; `None` for the network's own.
+            max_size: see `working_size`.
 
         Returns:
             Flow `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
@@ -133,21 +137,17 @@ class MatchingNetwork(nn.Module, ABC):
         for name, image in (("reference", reference), ("query", query)):
             if image.shape[1] != 3:
                 raise ValueError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
-        if max_size is not None:
-            check_count("max_size", max_size, minimum=16)
-        if min_size is None:
-            min_size = self.min_size
-        check_count("min_size", min_size)
-        estimate = partial(
-            self._estimate,
-            iters_local=iters_local,
-            iters_global=iters_global,
-            size=_bounded((reference.shape[2], reference.shape[3]), min_size, max_size),
+        size = self.working_size(
+            reference.shape[2],
+            reference.shape[3],
+            min_size=self.min_size if min_size is None else min_size,
+            max_size=max_size,
         )
+        estimate = partial(self._estimate, iters_local=iters_local, iters_global=iters_global, size=size)
         if self.graphs is None or self.training or torch.is_grad_enabled() or not reference.is_cuda:
             return estimate(reference, query)
         weights = tuple((p.data_ptr(), p._version) for p in self.parameters())
-        key = iters_local, iters_global, min_size, max_size, self.autocast_dtype, self.published, weights
+        key = iters_local, iters_global, size, self.autocast_dtype, self.published, weights
         return self.graphs.run(estimate, (reference, query), key)
 
     def _estimate(
@@ -159,27 +159,49 @@ class MatchingNetwork(nn.Module, ABC):
         iters_global: int | None,
         size: tuple[int, int],
     ) -> Tensor:
-        """See `forward`; the arguments have been checked."""
-        working_size = self.working_size(*size)
-        inputs = self.prepare(reference, query, working_size)
+        """See `forward`; the arguments have been checked, and `size` is the working size."""
+        inputs = self.prepare(reference, query, size)
         if self.graphs is not None:
             inputs = tuple(image.contiguous(memory_format=torch.channels_last) for image in inputs)
         with _autocast(reference.device, self.autocast_dtype):
-            flow = self.levels(*inputs, iters_local=iters_local, iters_global=iters_global)[-1]
+            flow = self.finest_flow(*inputs, iters_local=iters_local, iters_global=iters_global)
         return full_resolution(
             flow.to(torch.promote_types(flow.dtype, torch.float32)),
-            working_size,
+            size,
             (reference.shape[2], reference.shape[3]),
             (query.shape[2], query.shape[3]),
         )
 
+    def working_size(
+        self, height: int, width: int, *, min_size: int = 0, max_size: int | None = None
+    ) -> tuple[int, int]:
+        """Height and width to which both images are resized, for a reference of a given size.
+
+        Args:
+            height: the reference's.
+            width: the reference's.
+            min_size: lower bound of the longer side. Smaller images are enlarged, at most threefold, which makes their
+                flow finer and takes longer.
+            max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
+        """
+        check_count("min_size", min_size)
+        longer = max(height, width)
+        wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer))
+        if max_size is not None:
+            check_count("max_size", max_size, minimum=MIN_MAX_SIZE)
+            wanted = min(wanted, max_size)
+        if wanted != longer:
+            scale = wanted / longer
+            height, width = max(1, round(height * scale)), max(1, round(width * scale))
+        return self.round_size(height, width)
+
     @abstractmethod
-    def working_size(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width that the network works at, for images of a given size."""
+    def round_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width that the network can process, for images of a given size."""
 
     @abstractmethod
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
-        """Images in [0, 255] → what `levels` takes, at the working size."""
+        """Images in [0, 255] → the inputs of `levels`, at the working size."""
 
     @abstractmethod
     def levels(
@@ -191,6 +213,10 @@ class MatchingNetwork(nn.Module, ABC):
     ) -> list[Tensor]:
         """Flows of every level, or of the `count` coarsest, coarse to fine, in the pixels that `level_units` states."""
 
+    def finest_flow(self, *inputs: Tensor, **iters: Any) -> Tensor:
+        """The flow of the finest level; arguments as in `levels`."""
+        return self.levels(*inputs, **iters)[-1]
+
     def outputs(self, *inputs: Tensor, **options: Any) -> Outputs:
         """What training needs: the flows of `levels`, and logits of the confidence if the network learns one."""
         return Outputs(self.levels(*inputs, **options), None)
@@ -198,6 +224,10 @@ class MatchingNetwork(nn.Module, ABC):
     @abstractmethod
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """For images of a given size: the (height, width) of the image whose pixels each level's flow counts."""
+
+    def correlation_layers(self) -> list[nn.Module]:
+        """The modules whose activations training may recompute in the backward pass to save memory."""
+        return [module for module in self.modules() if isinstance(module, (GlobalMatching, LocalMatching))]
 
     @property
     def can_align(self) -> bool:
@@ -213,7 +243,7 @@ class MatchingNetwork(nn.Module, ABC):
         raise TypeError(f"{self.name or type(self).__name__} gives no coarse matches")
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images of which one may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
+        """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
         raise TypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
 
 
@@ -222,7 +252,7 @@ def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
 
 
 def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
-    """Resize `(B, 3, H, W)` in [0, 255]: anti-aliased, or as published code does, by truncated area averages."""
+    """Resize `(B, 3, H, W)` in [0, 255] with anti-aliasing, or by truncated area averages as published code does."""
     if tuple(image.shape[2:]) == size:
         return image
     if not published:
@@ -239,17 +269,6 @@ def full_resolution(
     return resize_flow(flow, size, query_size=grid, new_query_size=query_size)
 
 
-def _bounded(size: tuple[int, int], min_size: int, max_size: int | None) -> tuple[int, int]:
-    longer = max(size)
-    wanted = max(longer, min(min_size, LARGEST_SCALE * longer))
-    if max_size is not None:
-        wanted = min(wanted, max_size)
-    if wanted == longer:
-        return size
-    scale = wanted / longer
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-
 def upsample(x: Tensor, size: Any) -> Tensor:
-    """Bilinear interpolation to a size, pixel centres kept (align_corners=False)."""
+    """Bilinear interpolation to a size (align_corners=False)."""
     return F.interpolate(x, size, mode="bilinear", align_corners=False)

@@ -88,13 +88,13 @@ class PWCNet(MatchingNetwork):
             for last in (*(decoder.predict for decoder in decoders), self.context.predict):
                 last.weight.mul_(FLOW_GAIN)
 
-    def working_size(self, height: int, width: int) -> tuple[int, int]:
+    def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded up to multiples of 64."""
         return -(-height // 64) * 64, -(-width // 64) * 64
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, at every level."""
-        return [self.working_size(height, width)] * 5
+        return [self.round_size(height, width)] * 5
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, BGR in [0, 1]."""

@@ -89,13 +89,14 @@ class RecurrentNet(MatchingNetwork):
         updates = [DISCOUNT ** (self.training_updates - 1 - i) for i in range(self.training_updates)]
         return (0.25 * updates[0], *updates)
 
-    def working_size(self, height: int, width: int) -> tuple[int, int]:
-        """Rounded to multiples of 16."""
-        return tuple(max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))  # type: ignore[return-value]
+    def round_size(self, height: int, width: int) -> tuple[int, int]:
+        """Multiples of 16."""
+        height, width = (max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))
+        return height, width
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, of the start and of every update."""
-        return [self.working_size(height, width)] * (1 + self.training_updates)
+        return [self.round_size(height, width)] * (1 + self.training_updates)
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, normalised."""
@@ -116,6 +117,10 @@ class RecurrentNet(MatchingNetwork):
         updates = self.training_updates if self.training else self.updates
         found = self._iterate(*inputs, updates=updates, **iters)[:count]
         return Outputs([self.upsampler(hidden, flow) for hidden, flow in found], self._confidence(found[-1][0]))
+
+    def finest_flow(self, *inputs: Tensor, **iters: Any) -> Tensor:
+        """The flow after the last update. The flows before it are not brought to full resolution."""
+        return self.upsampler(*self._iterate(*inputs, updates=self.updates, **iters)[-1])
 
     def _confidence(self, hidden: Tensor) -> Tensor:
         """Logits of the probability that the flow is right, at full resolution."""

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..data.synthetic.batch import PairBatch
-from ..models.matching_layers import GlobalMatching, LocalMatching
 from ..models.network import MatchingNetwork, Outputs
 from ..ops.warp import inside_mask
 from .config import TrainConfig
@@ -197,9 +196,8 @@ def uses_channels_last(config: TrainConfig, device: torch.device) -> bool:
 
 def checkpoint_activations(network: MatchingNetwork) -> None:
     """Recompute the correlation layers in the backward pass; GOCor's iterations take most of a network's memory."""
-    for module in network.modules():
-        if isinstance(module, (GlobalMatching, LocalMatching)):
-            _recompute(module)
+    for module in network.correlation_layers():
+        _recompute(module)
 
 
 def _recompute(module: nn.Module) -> None:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .errors import InputError
 
@@ -59,6 +60,15 @@ def read_bytes(path: PathLike) -> bytes:
     if not data:
         raise InputError(f"{path} is empty: copy or download it again")
     return data
+
+
+def file_stamp(path: PathLike) -> dict[str, Any] | None:
+    """Path, size and modification time of a file, by which a changed file is recognised; `None` if there is none."""
+    try:
+        state = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return {"path": str(Path(path).resolve()), "bytes": state.st_size, "modified": state.st_mtime_ns}
 
 
 def check_folder(folder: PathLike) -> None:

@@ -1,0 +1,196 @@
+"""The search for a homography that explains most of the motion between the images of a pair."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...models.network import MatchingNetwork, resize_image
+from ...ops.homography import NEAREST, Matrix, jacobian, project, resizing
+from ...ops.patches import CONTRAST, patch_correlation
+from ...ops.warp import forward_backward_error, pixel_grid, warp
+from ...utils.arrays import Array
+from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
+from .views import CoarseMatcher, View, rotation, shift
+from .warping import visible_mask, warp_perspective
+
+FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
+
+
+class AlignmentSearch:
+    """Searches the homographies of all pairs of a batch, in lockstep.
+
+    Args:
+        network: one that gives coarse matches, in evaluation mode.
+        reference: RGB images `(B, 3, H, W)` in [0, 255].
+        query: RGB images `(B, 3, Hq, Wq)`.
+        settings: of the search.
+
+    Attributes:
+        unaligned: view of each pair as it is.
+        best: best view of each pair so far.
+    """
+
+    def __init__(
+        self,
+        network: MatchingNetwork,
+        reference: Tensor,
+        query: Tensor,
+        settings: AlignmentSettings = DEFAULT_ALIGNMENT,
+    ) -> None:
+        self.settings = settings
+        self.matcher = CoarseMatcher(network, reference, query, settings)
+        self.unaligned = self.matcher.match([(pair, np.eye(3)) for pair in range(len(reference))])
+        self.best = list(self.unaligned)
+
+    def run(self) -> None:
+        """Search from the images as they are, then from shifted and rotated queries where little was found."""
+        settings, matcher = self.settings, self.matcher
+        found = [[view] for view in self.refine(self.unaligned)]
+
+        shifts = [shift(x, y, matcher.side) for x, y in settings.shifts]
+        weak = [pair for pair, views in enumerate(found) if views[0].support < settings.support_without_shifts]
+        shifted = self.refine(matcher.match([(pair, matrix) for pair in weak for matrix in shifts]), rounds=1)
+        rivals = [v for v in shifted if v.support >= settings.rival_support * found[v.pair][0].support]
+        for view in self.refine(rivals):
+            found[view.pair].append(view)
+
+        turns = [rotation(degrees, matcher) for degrees in settings.turns]
+        weak = [pair for pair, views in enumerate(found) if _best(views).support < settings.support_without_turns]
+        turned = self.refine(matcher.match([(pair, matrix) for pair in weak for matrix in turns]), rounds=1)
+        for view in self.refine([_best([v for v in turned if v.pair == pair]) for pair in weak if turns]):
+            found[view.pair].append(view)
+        self.best = [self.choose(views) for views in found]
+
+    def run_from_flow(self, pairs: Sequence[int], forward: Tensor, backward: Tensor) -> None:
+        """Search again from the consistent part of full-resolution flows of some pairs, `(B, 2, H, W)`."""
+        at = list(pairs)
+        error = forward_backward_error(forward[at], backward[at]) * (self.matcher.side / max(forward.shape[2:]))
+        points = pixel_grid(forward.shape[2], forward.shape[3], forward.dtype, forward.device)
+        starts, ends, errors = (
+            x[..., ::FLOW_STRIDE, ::FLOW_STRIDE].flatten(2).mT.double().cpu().numpy()
+            for x in (points, points + forward[at], error)
+        )
+        starts, ends = project(self.matcher.to_coarse, starts[0]), project(self.matcher.query_to_coarse, ends)
+        views = [
+            View(np.eye(3), starts, ends[i], errors[i, :, 0], self.unaligned[pair].support, pair)
+            for i, pair in enumerate(pairs)
+        ]
+        for view in self.refine(views):
+            self.best[view.pair] = self.choose([self.best[view.pair], view])
+
+    def homography(self, pair: int) -> Matrix | None:
+        """Homography reference pixel → query pixel of a pair; `None` if there is no large motion, or none was found."""
+        best, side, settings = self.best[pair], self.matcher.side, self.settings
+        if best.support < max(settings.min_support, settings.min_gain * self.unaligned[pair].support):
+            return None
+        corners = np.array([[0.0, 0], [side, 0], [side, side], [0, side]]) - 0.5
+        if np.abs(project(best.matrix, corners) - corners).max() < settings.min_corner_motion * side:
+            return None
+        return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
+
+    def refine(self, views: Sequence[View], rounds: int | None = None) -> list[View]:
+        """Fit a homography to each view and match again, as long as its support grows."""
+        views, active = list(views), list(range(len(views)))
+        for _ in range(self.settings.rounds if rounds is None else rounds):
+            fits = [(i, fit_homography(views[i], self.matcher.side, self.settings)) for i in active]
+            fitted = [(i, matrix) for i, matrix in fits if matrix is not None]
+            matched = self.matcher.match([(views[i].pair, matrix) for i, matrix in fitted])
+            active = []
+            for (i, _), view in zip(fitted, matched, strict=True):
+                if view.support > views[i].support:
+                    views[i] = view
+                    active.append(i)
+        return views
+
+    def choose(self, views: Sequence[View]) -> View:
+        """The view with the highest support; among rivals, the one whose fine detail agrees best."""
+        ordered = sorted(views, key=_support, reverse=True)
+        limit = max(self.settings.min_support, self.settings.rival_support * ordered[0].support)
+        rivals: list[View] = []
+        for view in ordered:
+            if view.support >= limit and all(self.are_apart(other, view) for other in rivals):
+                rivals.append(view)
+        return max(rivals, key=self.detail_agreement) if len(rivals) > 1 else ordered[0]
+
+    def are_apart(self, view: View, other: View) -> bool:
+        """Whether two views match the consistent points of the first to different places in the query."""
+        points = view.points[view.error < self.settings.consistency[-1] * self.matcher.side]
+        if not len(points):
+            return True
+        distance = np.linalg.norm(project(view.matrix, points) - project(other.matrix, points), axis=1)
+        return bool(np.median(distance) > self.settings.rival_distance * self.matcher.side)
+
+    def detail_agreement(self, view: View) -> float:
+        """Share of the reference that is matched consistently, times the correlation of the matched patches.
+
+        Buildings with look-alike parts have several alignments. Only the right one agrees in fine detail.
+        """
+        settings, matcher, size = self.settings, self.matcher, (self.settings.rival_side,) * 2
+        reference, query = (images[view.pair : view.pair + 1] for images in (matcher.reference, matcher.query))
+        reference = resize_image(reference, size, published=False)
+        to_query = np.linalg.inv(matcher.query_to_coarse) @ view.matrix @ resizing(size, (matcher.side,) * 2)
+        warped, visible = warp_perspective(query, to_query, size), visible_mask(query, to_query, size)
+        images = torch.cat([reference, warped])
+        forward, backward = matcher.network(images, images.flip(0), min_size=0).float().split(1)
+        correlation, contrast = patch_correlation(reference, warp(warped, forward, padding="border"))
+        consistent = forward_backward_error(forward, backward) < settings.rival_consistency
+        counted = (consistent & (contrast > CONTRAST) & (warp(visible.float(), forward) > 0.9)).float()
+        mean = (correlation * counted).sum() / counted.sum().clamp(min=1)
+        return float(counted.mean() * (mean - settings.lookalike_correlation).clamp(min=0))
+
+
+def fit_homography(view: View, side: int, settings: AlignmentSettings = DEFAULT_ALIGNMENT) -> Matrix | None:
+    """The homography reference → query of a view's consistent points, by MAGSAC++.
+
+    Args:
+        view: the matches.
+        side: of the coarse images, in pixels.
+        settings: thresholds.
+
+    Returns:
+        The `(3, 3)` matrix; `None` if there are too few points, or if it is mirrored or scales by too much.
+    """
+    import cv2
+
+    for limit in settings.consistency:
+        chosen = view.error < limit * side
+        if chosen.sum() >= settings.min_points:
+            break
+    else:
+        return None
+    step, inliers = cv2.findHomography(
+        view.points[chosen],
+        view.targets[chosen],
+        cv2.USAC_MAGSAC,
+        settings.inlier_distance * side,
+        maxIters=5000,
+        confidence=0.999,
+    )
+    if step is None or not np.isfinite(step).all():
+        return None
+    matrix = view.matrix @ step
+    supported = view.points[chosen][inliers.ravel() > 0]
+    if len(supported) < settings.min_points // 2 or abs(matrix[2, 2]) < 1e-9:
+        return None
+    matrix = np.asarray(matrix / matrix[2, 2])
+    return matrix if _is_plausible(matrix, supported, settings) else None
+
+
+def _is_plausible(matrix: Matrix, points: Array, settings: AlignmentSettings) -> bool:
+    """Whether points are before the horizon of a homography that neither mirrors them nor scales by too much."""
+    if (points @ matrix[2, :2] + 1 < NEAREST).any():
+        return False
+    slopes = jacobian(matrix, points)
+    largest, smallest = np.median(np.linalg.svd(slopes, compute_uv=False), 0)
+    low, high = settings.scale_range
+    return bool(np.linalg.det(slopes).min() > 0 and smallest > low and largest < high)
+
+
+def _support(view: View) -> float:
+    return view.support
+
+
+def _best(views: Sequence[View]) -> View:
+    return max(views, key=_support)

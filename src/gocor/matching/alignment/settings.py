@@ -1,0 +1,39 @@
+"""Settings of the alignment."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentSettings:
+    """Settings of the search for a homography between the images of a pair.
+
+    Lengths are fractions of the coarse image's side, unless said otherwise. *Support* is the measure of an alignment:
+    the mean over cells of the coarse grid of forward–backward consistency, times the margin by which the matched
+    feature is more similar than the reference's own repeated structure.
+    """
+
+    rounds: int = 4  # Rounds of fitting a homography and matching again, from one start.
+    shifts: tuple[tuple[float, float], ...] = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # Starts, by x and y.
+    turns: tuple[float, ...] = (45, -45, 90, -90, 135, -135, 180)  # Starts, by rotations in degrees.
+    support_without_shifts: float = 0.15  # Support from which on no shifted queries are tried.
+    support_without_turns: float = 0.05  # Support from which on no rotated queries are tried.
+    min_support: float = 0.01  # Support that an alignment needs.
+    min_gain: float = 1.05  # Factor by which its support must exceed that of the images as they are.
+    min_corner_motion: float = 0.08  # Images whose corners all move by less are not aligned.
+    rival_support: float = 0.3  # Fraction of the highest support from which on another alignment is a rival.
+    rival_distance: float = 1 / 16  # Median distance between the matches of two rivals.
+    rival_side: int = 512  # Side in pixels of the images on which rivals are compared.
+    rival_consistency: float = 2.0  # Forward–backward error in their pixels below which a match counts there.
+    lookalike_correlation: float = 0.5  # Correlation that patches of similar but different structures reach.
+    consistency: tuple[float, ...] = (1 / 64, 3 / 64)  # Forward–backward errors of points to fit to, strictest first.
+    min_points: int = 24  # Points that a homography is fitted to; half as many must be inliers.
+    inlier_distance: float = 1 / 64  # Largest error of an inlier.
+    scale_range: tuple[float, float] = (1 / 6, 6)  # Smallest and largest local scale of a homography.
+    ambiguity_radius: int = 2  # Cells around a feature that are similar to it in any case.
+    ambiguity_rank: int = 12  # Rank of the non-local similarity that is the ambiguity baseline of a feature.
+    closeup_scale: float = 1.4  # Scale from which on the warped query has twice the reference's resolution.
+    max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
+    views_per_batch: int = 16  # Warped queries that pass through the coarse levels at once.
+
+
+DEFAULT_ALIGNMENT = AlignmentSettings()

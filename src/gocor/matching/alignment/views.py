@@ -1,0 +1,157 @@
+"""Coarse matches between references and their queries seen through homographies."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...models.network import MatchingNetwork, resize_image
+from ...ops.homography import Matrix, depth, project_map, resizing
+from ...ops.warp import pixel_grid, warp
+from ...utils.arrays import Array
+from .settings import AlignmentSettings
+from .warping import warp_perspective
+
+
+class View(NamedTuple):
+    """Coarse matches of one reference with its query warped by a homography; all in pixels of the coarse images.
+
+    Attributes:
+        matrix: the homography `(3, 3)`, reference → query.
+        points: pixels of the reference, `(N, 2)`.
+        targets: their matches in the warped query, `(N, 2)`.
+        error: forward–backward error of each match, infinite outside the query, `(N,)`.
+        support: see `AlignmentSettings`.
+        pair: index of the pair in its batch.
+    """
+
+    matrix: Matrix
+    points: Array
+    targets: Array
+    error: Array
+    support: float
+    pair: int = 0
+
+
+class CoarseMatcher:
+    """Matches the pairs of a batch by a network's coarse levels, many views of the queries at once.
+
+    Args:
+        network: one that gives coarse matches.
+        reference: RGB images `(B, 3, H, W)` in [0, 255].
+        query: RGB images `(B, 3, Hq, Wq)`.
+        settings: of the alignment.
+
+    Attributes:
+        side: side of the coarse images.
+        to_coarse: homography from the references' pixels to those of the coarse images.
+        query_to_coarse: the same for the queries.
+    """
+
+    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor, settings: AlignmentSettings) -> None:
+        assert network.coarse_side is not None
+        self.network, self.reference, self.query, self.settings = network, reference, query, settings
+        self.side = network.coarse_side
+        size = self.side, self.side
+        self.to_coarse, self.query_to_coarse = (resizing(image.shape[2:], size) for image in (reference, query))
+        self.features = network.coarse_features(resize_image(reference, size, published=False))
+        self.descriptors = _descriptors(self.features[-1])  # (B, D, h, w)
+        self.ambiguity = _ambiguity(self.descriptors, settings)  # (B, 1, h, w)
+
+    def match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
+        """Match pairs, given by their index, with the query warped by a homography of coarse pixels."""
+        size = self.settings.views_per_batch
+        chunks = (starts[first : first + size] for first in range(0, len(starts), size))
+        return [view for chunk in chunks for view in self._match(chunk)]
+
+    def _match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
+        pairs, matrices = [pair for pair, _ in starts], np.stack([matrix for _, matrix in starts])
+        to_query = np.linalg.inv(self.query_to_coarse) @ matrices
+        warped = [
+            warp_perspective(self.query[pair : pair + 1], matrix, (self.side, self.side))
+            for pair, matrix in zip(pairs, to_query, strict=True)
+        ]
+        features = self.network.coarse_features(torch.cat(warped))
+        both = [(level[pairs], other) for level, other in zip(self.features, features, strict=True)]
+        flows = self.network.coarse_flow(  # forward, then backward
+            tuple(torch.cat([first, second]) for first, second in both),
+            tuple(torch.cat([second, first]) for first, second in both),
+        )
+        forward, backward = flows.float().chunk(2)  # (V, 2, h, w)
+        points = self._cell_centres(forward)
+        targets = points + forward
+        error = self._consistency_error(forward, backward, targets, matrices)
+        support = self._support(pairs, features[-1], forward, error)
+        # One copy to the host serves all views.
+        values = torch.cat([targets.flatten(1), error.flatten(1), support[:, None]], 1).double().cpu().numpy()
+        starts_at = points[0].flatten(1).mT.double().cpu().numpy()
+        cells = len(starts_at)
+        return [
+            View(matrix, starts_at, row[: 2 * cells].reshape(2, cells).T, row[2 * cells : -1], float(row[-1]), pair)
+            for pair, matrix, row in zip(pairs, matrices, values, strict=True)
+        ]
+
+    def _cell_centres(self, grid: Tensor) -> Tensor:
+        """Centres of a grid's cells in coarse pixels: `(1, 2, h, w)`."""
+        return (pixel_grid(grid.shape[2], grid.shape[3], device=grid.device) + 0.5) * (self.side / grid.shape[3]) - 0.5
+
+    def _consistency_error(self, forward: Tensor, backward: Tensor, targets: Tensor, matrices: Matrix) -> Tensor:
+        """Forward–backward error `(V, 1, h, w)` in coarse pixels, infinite where a match is outside its query."""
+        in_cells = forward * (forward.shape[3] / self.side)
+        error = torch.linalg.vector_norm(forward + warp(backward, in_cells, padding="border"), dim=1, keepdim=True)
+        mapped = project_map(matrices, targets)
+        last = self.side - 1
+        inside = ((targets >= 0) & (targets <= last) & (mapped >= 0) & (mapped <= last)).all(1, keepdim=True)
+        inside = inside & (depth(matrices, targets) > 0)
+        return torch.where(inside & error.isfinite(), error, torch.inf)
+
+    def _support(self, pairs: list[int], features: Tensor, forward: Tensor, error: Tensor) -> Tensor:
+        """Support `(V,)` of the views, see `AlignmentSettings`."""
+        size = features.shape[2], features.shape[3]
+        in_cells = F.adaptive_avg_pool2d(forward, size) * (size[1] / self.side)
+        matched = F.normalize(warp(_descriptors(features), in_cells, padding="border"), dim=1)
+        similarity = (self.descriptors[pairs] * matched).sum(1, keepdim=True)
+        consistency = torch.exp(-error / (self.settings.consistency[0] * self.side))
+        margin = (similarity - self.ambiguity[pairs]).clamp(min=0)
+        return (F.adaptive_avg_pool2d(consistency, size) * margin).mean((1, 2, 3))
+
+
+def shift(x: float, y: float, side: int) -> Matrix:
+    """Translation by fractions of the sides, in coarse pixels."""
+    return np.array([[1, 0, x * side], [0, 1, y * side], [0, 0, 1]])
+
+
+def rotation(degrees: float, matcher: CoarseMatcher) -> Matrix:
+    """Rotation about the centres of both images, at their own aspect ratios, in coarse pixels."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    (height, width), (query_height, query_width) = matcher.reference.shape[2:], matcher.query.shape[2:]
+    scale = math.sqrt(query_height * query_width / (height * width))
+    to_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
+    turn = np.array(
+        [
+            [scale * cos, -scale * sin, (query_width - 1) / 2],
+            [scale * sin, scale * cos, (query_height - 1) / 2],
+            [0, 0, 1],
+        ]
+    )
+    return np.asarray(matcher.query_to_coarse @ turn @ to_centre @ np.linalg.inv(matcher.to_coarse))
+
+
+def _descriptors(features: Tensor) -> Tensor:
+    """Features `(B, D, h, w)` without their spatial mean, of unit length."""
+    features = features.float()
+    return F.normalize(features - features.mean((2, 3), keepdim=True), dim=1)
+
+
+def _ambiguity(descriptors: Tensor, settings: AlignmentSettings) -> Tensor:
+    """How similar the reference's other features are to each one, those around it left out: `(B, 1, h, w)`."""
+    flat = descriptors.flatten(2)  # (B, D, h·w)
+    similarity = flat.mT @ flat
+    cell = pixel_grid(descriptors.shape[2], descriptors.shape[3], device=descriptors.device).flatten(2)[0]
+    near = ((cell[:, :, None] - cell[:, None]).abs() <= settings.ambiguity_radius).all(0)
+    rank = min(settings.ambiguity_rank, flat.shape[2])
+    return similarity.masked_fill(near, -1.0).topk(rank, 2).values[..., -1].unflatten(1, descriptors.shape[2:])[:, None]

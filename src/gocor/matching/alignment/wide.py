@@ -1,0 +1,121 @@
+"""Flow between images of a wide baseline, by way of the aligned query."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...models.network import MatchingNetwork
+from ...ops.homography import Matrix, depth, project_map, resizing
+from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
+from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
+from .search import AlignmentSearch
+from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
+from .warping import median_scale, warp_perspective
+
+
+@torch.inference_mode()
+def match_wide_baseline(
+    network: MatchingNetwork,
+    reference: Tensor,
+    query: Tensor,
+    *,
+    backward: bool = True,
+    alignment: AlignmentSettings = DEFAULT_ALIGNMENT,
+    planar: PlanarSettings = DEFAULT_PLANAR,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Flow between images that may be far apart: aligned first if that helps, planar where the scene is flat.
+
+    Args:
+        network: one that gives coarse matches, in evaluation mode.
+        reference: RGB images `(B, 3, H, W)` in [0, 255].
+        query: RGB images `(B, 3, Hq, Wq)`.
+        backward: whether to compute the flow query → reference too.
+        alignment: settings of the alignment.
+        planar: settings of the treatment of flat scenes.
+        **options: options of `MatchingNetwork.forward`.
+
+    Returns:
+        Flow reference → query `(B, 2, H, W)`, and flow query → reference `(B, 2, Hq, Wq)` or `None`. The latter is
+        infinite beyond the horizon of the alignment.
+    """
+    search = AlignmentSearch(network, reference, query, alignment)
+    search.run()
+    there, back = (images.new_zeros(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    pairs = range(len(reference))
+    close = [pair for pair in pairs if search.homography(pair) is None]
+    unsure = [pair for pair in close if search.best[pair].support < alignment.support_without_turns]
+    if close:
+        there[close] = network(reference[close], query[close], **options)
+    if returning := close if backward else unsure:
+        back[returning] = network(query[returning], reference[returning], **options)
+    if unsure:
+        search.run_from_flow(unsure, there, back)
+    matrices = {pair: matrix for pair in pairs if (matrix := search.homography(pair)) is not None}
+    if aligned := list(matrices):
+        both = reference[aligned], query[aligned], np.stack(list(matrices.values()))
+        found = match_aligned(network, *both, backward=backward, settings=alignment, **options)
+        there[aligned] = found[0]
+        if found[1] is not None:
+            back[aligned] = found[1]
+    there = prefer_homography(reference, query, there, planar)
+    return there, prefer_homography(query, reference, back, planar) if backward else None
+
+
+@torch.inference_mode()
+def match_aligned(
+    network: MatchingNetwork,
+    reference: Tensor,
+    query: Tensor,
+    matrices: Matrix,
+    *,
+    backward: bool = True,
+    settings: AlignmentSettings = DEFAULT_ALIGNMENT,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Flow between images, by way of queries warped by homographies `(B, 3, 3)`, reference pixel → query pixel.
+
+    Arguments and results are those of `match_wide_baseline`.
+    """
+    sizes = [_warped_size(reference, matrix, settings, options.get("max_size")) for matrix in matrices]
+    there, back = (images.new_zeros(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    for size in dict.fromkeys(sizes):
+        chosen = [i for i, other in enumerate(sizes) if other == size]
+        to_query = matrices[chosen] @ np.linalg.inv(resizing(reference.shape[2:], size))
+        views = zip(query[chosen].split(1), to_query, strict=True)
+        warped = torch.cat([warp_perspective(image, matrix, size) for image, matrix in views])
+        mapping = project_map(to_query, flow_to_mapping(network(reference[chosen], warped, **options)))
+        there[chosen] = mapping_to_flow(_clamped(mapping, query, settings.max_outside))
+        if backward:
+            back[chosen] = _flow_back(network(warped, reference[chosen], **options), query, to_query)
+    return there, back if backward else None
+
+
+def _clamped(mapping: Tensor, query: Tensor, outside: float) -> Tensor:
+    """Move targets far outside the query closer to it, because a homography has no meaning there."""
+    sides = query.shape[3], query.shape[2]
+    limits = zip(mapping.split(1, 1), sides, strict=True)
+    return torch.cat([at.clamp(-outside * side, (1 + outside) * side) for at, side in limits], 1)
+
+
+def _flow_back(flow: Tensor, query: Tensor, to_query: Matrix) -> Tensor:
+    """Flow of warped queries → flow of the queries themselves, infinite beyond the horizon."""
+    to_warped = np.asarray(np.linalg.inv(to_query), np.float64)
+    grid = pixel_grid(query.shape[2], query.shape[3], device=query.device).expand(len(flow), -1, -1, -1)
+    at = project_map(to_warped, grid)
+    back = at + warp(flow, at - grid, padding="border") - grid
+    return torch.where(depth(to_warped, grid) > 0, back, torch.inf)
+
+
+def _warped_size(
+    reference: Tensor, matrix: Matrix, settings: AlignmentSettings, max_size: int | None
+) -> tuple[int, int]:
+    """Size of the warped query: the reference's, or twice as large if the query shows the scene from closer by."""
+    height, width = reference.shape[2:]
+    centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
+    factor = 2.0 if median_scale(matrix, centre) > settings.closeup_scale else 1.0
+    if max_size is not None:  # The network would shrink a larger image.
+        factor = min(factor, max_size / max(height, width))
+    return max(1, round(factor * height)), max(1, round(factor * width))

@@ -1,0 +1,41 @@
+"""Images of any kind → RGB pictures → batches of tensors."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..data.io import read_image, to_rgb
+from ..utils.arrays import Picture
+
+PALETTE_MODES = ("P", "PA", "CMYK", "LAB", "HSV", "YCbCr")  # Modes of PIL images that hold no RGB or grey values.
+
+
+def as_picture(image: Any) -> Picture:
+    """Any image that `match` accepts → RGB `(H, W, 3)` uint8."""
+    if isinstance(image, (str, os.PathLike)):
+        return read_image(image)
+    if isinstance(image, Tensor):
+        if image.dim() == 4 and len(image) == 1:
+            image = image[0]
+        if image.dim() == 3:
+            image = image.permute(1, 2, 0)
+        image = image.detach().cpu()
+        return to_rgb((image.float() if image.is_floating_point() else image).numpy())
+    if isinstance(image, np.ndarray):
+        return to_rgb(image)
+    if hasattr(image, "__array_interface__"):  # a PIL image
+        if getattr(image, "mode", "RGB") in PALETTE_MODES:
+            image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
+        return to_rgb(np.asarray(image))
+    raise TypeError(f"an image must be a path, a PIL image, an array or a tensor, got {type(image).__name__}")
+
+
+def to_batch(pictures: Sequence[Picture], module: nn.Module) -> Tensor:
+    """Pictures of one size → `(B, 3, H, W)` in [0, 255], with the device and dtype of a module's parameters."""
+    parameter = next(module.parameters())
+    images = torch.from_numpy(np.stack(pictures)).to(parameter.device)
+    return images.permute(0, 3, 1, 2).to(parameter.dtype, memory_format=torch.contiguous_format)

@@ -1,0 +1,62 @@
+"""The options of matching that `gocor.match`, `gocor match` and `gocor eval` share."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..models.network import MIN_MAX_SIZE, MatchingNetwork
+from ..utils.checks import check_count
+from ..utils.defaults import MAX_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """How a network matches two images; everything that the flow depends on beside the images and the weights.
+
+    Attributes:
+        iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
+        iters_global: number of iterations of the global GOCor layer; `None` for the layer's own.
+        min_size: lower bound in pixels of the longer side that the network works at; 0 for none, `None` for the
+            network's own. Smaller images are enlarged, see `MatchingNetwork.working_size`.
+        max_size: upper bound of the same, or `None`. It wins over `min_size`.
+        align: align images of a wide baseline first (`gocor.matching.alignment`), and replace the flow of flat scenes
+            by a homography (`gocor.matching.planar`). `None` does so if the network can.
+    """
+
+    iters_local: int | None = None
+    iters_global: int | None = None
+    min_size: int | None = None
+    max_size: int | None = MAX_SIZE
+    align: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("iters_local", 0), ("iters_global", 0), ("min_size", 0), ("max_size", MIN_MAX_SIZE)):
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, minimum=minimum)
+        if self.align is not None and not isinstance(self.align, bool):
+            raise TypeError(f"align must be True, False or None, got {self.align!r}")
+
+    def resolve(self, network: MatchingNetwork, *, flips: bool = False) -> "MatchOptions":
+        """The same options with the network's own choices in place of `None` for `min_size` and `align`.
+
+        Args:
+            network: the network that matches.
+            flips: whether mirrored images are tried too, which excludes alignment.
+        """
+        if self.align and flips:
+            raise ValueError("align=True cannot be combined with a protocol that tries mirrored images")
+        if self.align and not network.can_align:
+            name = network.name or type(network).__name__
+            raise ValueError(f"{name} gives no coarse matches, so it cannot align images")
+        align = network.can_align and not flips if self.align is None else self.align
+        return replace(self, min_size=network.min_size if self.min_size is None else self.min_size, align=align)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options by name, as they are stored beside results."""
+        return asdict(self)
+
+    def network_options(self) -> dict[str, Any]:
+        """The options of `MatchingNetwork.forward`."""
+        return {name: value for name, value in self.as_dict().items() if name != "align"}
+
+
+DEFAULT_OPTIONS = MatchOptions()
