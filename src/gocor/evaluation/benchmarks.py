@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from ..data.datasets import MissingDataError, PairDataset, open_dataset
 from ..data.datasets.eth3d import INTERVALS
 from ..utils.checks import check_choice
+from ..utils.errors import InputError
 from ..utils.files import PathLike
 from . import protocols as p
 
@@ -89,13 +90,13 @@ def open_benchmark(
     if rules is not None:
         check_choice("rules", rules, RULES)
     if name in ("dev", "manifest") and rules not in (None, "inside"):
-        raise ValueError(f"{name} is no data set of the paper: its only rules are 'inside', got {rules!r}")
+        raise InputError(f"{name} is no data set of the paper: its only rules are 'inside', got {rules!r}")
     if name == "dev":
         opened = _dev(root)
     elif name in SEVERAL or name in ENTRIES:
         opened = {key: _one(key, root, rules or "paper") for key in SEVERAL.get(name, (name,))}
     else:
-        raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(NAMES)}")
+        raise InputError(f"no benchmark is named {name!r}; there are {', '.join(NAMES)}")
     return {
         key: Benchmark(data if limit is None else data.spread(limit), replace(protocol, geometry=geometry))
         for key, (data, protocol) in opened.items()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ..data.datasets import Cameras, Pair
 from ..ops.homography import project
 from ..utils.arrays import Array
+from ..utils.errors import InputError
 
 MATCHES = 2000  # Approximate number of matches taken from a flow.
 HOMOGRAPHY_THRESHOLDS = (3.0, 5.0, 10.0)  # Mean errors of the corners, in pixels.
@@ -22,10 +23,10 @@ def auc(errors: Sequence[float] | Array, threshold: float) -> float:
     threshold.
     """
     if not threshold > 0:
-        raise ValueError(f"threshold must be positive, got {threshold}")
+        raise InputError(f"threshold must be positive, got {threshold}")
     values = np.sort(np.asarray(errors, np.float64))
     if not values.size:
-        raise ValueError("an area under the curve needs at least one error")
+        raise InputError("an area under the curve needs at least one error")
     share = np.arange(1, values.size + 1) / values.size
     within = values <= threshold  # False for NaN.
     x = np.concatenate([[0.0], values[within], [threshold]])

@@ -13,6 +13,7 @@ from ..modules.gocor import GOCor
 from ..modules.local_gocor import LocalGOCor
 from ..modules.objective import QuadraticObjective, ReferenceObjective, TargetMaps
 from ..utils.arrays import Array
+from ..utils.errors import InputError
 from .plots import COLOURS, figure, png
 
 MAX_DISTANCE = 5.5  # Largest distance of the curves in feature pixels; the last knot of the paper's modules is at 4.5.
@@ -53,7 +54,7 @@ def inspect_network(network: MatchingNetwork) -> list[Layer]:
     """Every GOCor module of a network, coarse to fine; a shared module is listed once."""
     layers = [_layer(name, module) for name, module in network.named_modules() if isinstance(module, GOCor)]
     if not layers:
-        raise ValueError(f"{network.name or 'the network'} has no GOCor module to inspect")
+        raise InputError(f"{network.name or 'the network'} has no GOCor module to inspect")
     return layers
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..data.datasets import Pair
 from ..utils.arrays import Array, Mask
 from ..utils.checks import check_choice
+from ..utils.errors import InputError
 
 Sums = dict[str, float]
 Rounding = Literal["none", "read", "move"]
@@ -46,7 +47,7 @@ def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True,
     """
     expected = (*pair.reference.shape[:2], 2)
     if tuple(flow.shape) != expected:
-        raise ValueError(f"{pair.name}: the flow must have shape {expected}, got {tuple(flow.shape)}")
+        raise InputError(f"{pair.name}: the flow must have shape {expected}, got {tuple(flow.shape)}")
     check_choice("rounding", rounding, ("none", "read", "move"))
     start, end, occluded = pair.truth()
     height, width = pair.query.shape[:2]
@@ -145,7 +146,7 @@ def boundary_distance(pair: Pair) -> NDArray[np.float32]:
     import cv2
 
     if pair.flow is None or pair.valid is None:
-        raise ValueError(f"{pair.name}: boundaries need a dense flow")
+        raise InputError(f"{pair.name}: boundaries need a dense flow")
     edge = np.zeros(pair.valid.shape, np.bool_)
     if pair.occluded is not None:
         edge[:, 1:] |= pair.occluded[:, 1:] != pair.occluded[:, :-1]

@@ -10,6 +10,7 @@ from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..models.registry import REGISTRY, list_models, sketch
 from ..models.weights import SHIPPED, load_model
+from ..utils.errors import InputError
 from ..utils.files import PathLike, file_stamp
 from .baselines import BASELINES, Matcher
 from .benchmarks import Benchmark
@@ -73,9 +74,9 @@ def find_matchers(
     """
     networks = [name for name in (text.partition(":")[0] for text in specifications) if name in REGISTRY]
     if options.iters_local is not None and not networks:
-        raise ValueError("iters_local is an option of networks, and no network is given")
+        raise InputError("iters_local is an option of networks, and no network is given")
     if options.iters_global is not None and not any(map(has_global_layer, networks)):
-        raise ValueError("iters_global is an option of networks with a global layer, and no such network is given")
+        raise InputError("iters_global is an option of networks with a global layer, and no such network is given")
     found: dict[str, NamedMatcher] = {}
     for specification in specifications:
         name, _, checkpoint = specification.partition(":")
@@ -89,9 +90,9 @@ def find_matchers(
                 matcher = replace(matcher, label=f"{matcher.label}, aligned")
         else:
             known = ", ".join((*BASELINES, *list_models()))
-            raise ValueError(f"no matcher is named {name!r}; there are {known}")
+            raise InputError(f"no matcher is named {name!r}; there are {known}")
         if matcher.label in found:
-            raise ValueError(f"{matcher.label} is given twice")
+            raise InputError(f"{matcher.label} is given twice")
         found[matcher.label] = matcher
     return list(found.values())
 

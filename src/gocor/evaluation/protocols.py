@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
+from ..utils.errors import InputError
 from .geometry import HOMOGRAPHY_THRESHOLDS, POSE_THRESHOLDS, auc, homography_error, relative_pose_error
 from .metrics import Rounding, Sums, add, endpoint_errors, ratios, regions, sums
 from .transforms import pad_to_common_size, resize_by_short_side, resize_homography_pair
@@ -135,7 +136,7 @@ def summarise(protocol: Protocol, rows: Sequence[Row]) -> dict[str, Any]:
         `homography_auc` and `pose_auc`, if these were estimated.
     """
     if not rows:
-        raise ValueError("no pair has any point that counts")
+        raise InputError("no pair has any point that counts")
     names = list(dict.fromkeys(name for row in rows for name in row["regions"]))
     summary: dict[str, Any] = {"regions": {name: _averages(rows, name) for name in names}}
     everything = summary["regions"]["all"]

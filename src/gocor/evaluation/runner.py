@@ -16,6 +16,7 @@ from .._version import __version__
 from ..data.datasets import PairDataset
 from ..data.datasets.pair import Item
 from ..models.network import MatchingNetwork
+from ..utils.errors import InputError
 from ..utils.files import PathLike, write_bytes_atomically
 from .baselines import Matcher, match_options, network_matcher
 from .benchmarks import Benchmark
@@ -81,11 +82,11 @@ def evaluate(
         chosen = match_options(options).resolve(matcher, flips=protocol.flips).as_dict()
         match = network_matcher(matcher, **chosen, flips=protocol.flips)
     elif options:
-        raise ValueError(f"{', '.join(options)}: these are options of networks, but the matcher is a function")
+        raise InputError(f"{', '.join(options)}: these are options of networks, but the matcher is a function")
     else:
         chosen, match = {}, matcher
     if not len(dataset):
-        raise ValueError(f"{dataset.name} has no pairs")
+        raise InputError(f"{dataset.name} has no pairs")
     key = {"gocor": __version__, "dataset": dataset.name, **chosen, **_rules(protocol), **(note or {})}
     folder = None if save is None else Path(save)
     if folder is not None:

@@ -12,6 +12,7 @@ from ..data.datasets import Pair
 from ..models.network import MatchingNetwork
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import FlowField, Picture
+from ..utils.errors import InputError
 from ..utils.files import PathLike, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
 from .baselines import Matcher, network_matcher
@@ -62,11 +63,11 @@ def draw_sheet(
         pixel: `(x, y)` in the reference; by default that of `choose_pixel`.
     """
     if len(matchers) != 2:
-        raise ValueError(f"a sheet compares two matchers, got {len(matchers)}")
+        raise InputError(f"a sheet compares two matchers, got {len(matchers)}")
     height, width = pair.reference.shape[:2]
     chosen = choose_pixel(pair) if pixel is None else pixel
     if not (0 <= chosen[0] <= width - 1 and 0 <= chosen[1] <= height - 1):
-        raise ValueError(f"the pixel {chosen} is outside the reference, which has {width}×{height} pixels")
+        raise InputError(f"the pixel {chosen} is outside the reference, which has {width}×{height} pixels")
     flows, scores = {}, None
     for name, matcher in matchers.items():
         match = matcher

@@ -17,6 +17,7 @@ from ..modules.global_gocor import GlobalGOCor
 from ..modules.gocor import GOCor
 from ..modules.initializers import INITIALIZERS, SimpleInitializer, ZeroInitializer, build_initializer
 from ..modules.objective import ReferenceObjective
+from ..utils.errors import InputError
 from ..utils.timing import compare
 from .baselines import network_matcher
 from .benchmarks import Benchmark
@@ -72,10 +73,10 @@ def study(
         device: see `load_model`.
     """
     if name not in STUDIES:
-        raise ValueError(f"no study is named {name!r}; there are {', '.join(STUDIES)}")
+        raise InputError(f"no study is named {name!r}; there are {', '.join(STUDIES)}")
     if name == "ablation":
         if models:
-            raise ValueError("the ablation has its own models: leave them out")
+            raise InputError("the ablation has its own models: leave them out")
         found = [load_later(model, find_weights(model, weights), device, options) for model in ABLATION]
         return [replace(matcher, label=f"{ABLATION[matcher.label]} ({matcher.label})") for matcher in found]
     chosen = list(models) or [INITIALIZER_MODEL if name == "initializers" else "glunet-gocor"]
@@ -224,11 +225,11 @@ def _gocor_layers(model: str) -> list[GOCor]:
 def _channels(module: GlobalGOCor) -> int:
     beta = getattr(module.initializer, "beta", torch.empty(0))
     if beta.numel() < 2:
-        raise ValueError("the network's own initialiser must be a flexible one, which has one value a channel")
+        raise InputError("the network's own initialiser must be a flexible one, which has one value a channel")
     return int(beta.numel())
 
 
 def _check_gocor(model: str, *, need_global: bool) -> None:
     layers = _gocor_layers(model)
     if not any(isinstance(layer, GlobalGOCor) or not need_global for layer in layers):
-        raise ValueError(f"{model} has no {'global ' if need_global else ''}GOCor layer to study")
+        raise InputError(f"{model} has no {'global ' if need_global else ''}GOCor layer to study")

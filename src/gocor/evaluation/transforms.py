@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ..data.datasets import Pair, homography_pair
 from ..ops.homography import resizing
 from ..utils.arrays import Picture
+from ..utils.errors import InputError
 
 Size = tuple[int, int]
 
@@ -19,7 +20,7 @@ def resize_homography_pair(pair: Pair, size: Size) -> Pair:
     Resizing by s moves a coordinate x to `(x + ½)s − ½`.
     """
     if pair.homography is None:
-        raise ValueError(f"{pair.name}: only pairs with a homography are resized by this protocol")
+        raise InputError(f"{pair.name}: only pairs with a homography are resized by this protocol")
     scaling = [resizing(image.shape, size) for image in (pair.reference, pair.query)]
     homography = scaling[1] @ pair.homography @ np.linalg.inv(scaling[0])
     images = [_resized(image, size) for image in (pair.reference, pair.query)]
@@ -32,7 +33,7 @@ def resize_by_short_side(pair: Pair, short: int, multiple: int) -> Pair:
     Points are multiplied by each axis' ratio, and kept if they are inside both images, borders excluded.
     """
     if pair.points is None:
-        raise ValueError(f"{pair.name}: only pairs with sparse points are resized by this protocol")
+        raise InputError(f"{pair.name}: only pairs with sparse points are resized by this protocol")
     points, images = pair.points.copy(), []
     for image, columns in ((pair.reference, (0, 1)), (pair.query, (2, 3))):
         height, width = image.shape[:2]

@@ -14,6 +14,7 @@ from ..models.weights import choose_device, load_model
 from ..utils.arrays import Picture
 from ..utils.checks import check_count
 from ..utils.defaults import MAX_SIZE
+from ..utils.errors import InputTypeError
 from .alignment import match_wide_baseline
 from .certainty import certainty
 from .images import as_picture, to_batch
@@ -62,7 +63,7 @@ def match(
     )
     many = isinstance(reference, (list, tuple))
     if many != isinstance(query, (list, tuple)):
-        raise TypeError("reference and query must both be one image, or both be lists of images")
+        raise InputTypeError("reference and query must both be one image, or both be lists of images")
     pairs = list(zip(reference, query, strict=True)) if many else [(reference, query)]
     check_count("batch_size", batch_size, minimum=1)
     network = model if isinstance(model, MatchingNetwork) else load_model(model, weights, device=choose_device(device))

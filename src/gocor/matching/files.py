@@ -12,6 +12,7 @@ from .._version import __version__
 from ..data.io import write_flow, write_image
 from ..ops.warp import inside_mask
 from ..utils.arrays import Picture
+from ..utils.errors import InputError
 from ..utils.files import PathLike, write_bytes_atomically
 from ..viz.drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
 from .result import MatchResult
@@ -115,7 +116,7 @@ def read_done(folder: PathLike) -> dict[str, Any]:
 def check_formats(formats: Sequence[str]) -> None:
     """Raise an error for anything but a list of names of flow formats."""
     if isinstance(formats, str):
-        raise ValueError(f"formats must be a list of names, such as [{formats!r}], got {formats!r}")
+        raise InputError(f"formats must be a list of names, such as [{formats!r}], got {formats!r}")
     for name in formats:
         if name not in FLOW_FILES:
-            raise ValueError(f"no flow format is named {name!r}; there are {', '.join(FLOW_FILES)}")
+            raise InputError(f"no flow format is named {name!r}; there are {', '.join(FLOW_FILES)}")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..data.io import read_image, to_rgb
 from ..utils.arrays import Picture
+from ..utils.errors import InputTypeError
 
 PALETTE_MODES = ("P", "PA", "CMYK", "LAB", "HSV", "YCbCr")  # Modes of PIL images that hold no RGB or grey values.
 
@@ -31,7 +32,7 @@ def as_picture(image: Any) -> Picture:
         if getattr(image, "mode", "RGB") in PALETTE_MODES:
             image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
         return to_rgb(np.asarray(image))
-    raise TypeError(f"an image must be a path, a PIL image, an array or a tensor, got {type(image).__name__}")
+    raise InputTypeError(f"an image must be a path, a PIL image, an array or a tensor, got {type(image).__name__}")
 
 
 def to_batch(pictures: Sequence[Picture], module: nn.Module) -> Tensor:

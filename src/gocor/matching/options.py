@@ -6,6 +6,7 @@ from typing import Any
 from ..models.network import MIN_MAX_SIZE, MatchingNetwork
 from ..utils.checks import check_count
 from ..utils.defaults import MAX_SIZE
+from ..utils.errors import InputError, InputTypeError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class MatchOptions:
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, minimum=minimum)
         if self.align is not None and not isinstance(self.align, bool):
-            raise TypeError(f"align must be True, False or None, got {self.align!r}")
+            raise InputTypeError(f"align must be True, False or None, got {self.align!r}")
 
     def resolve(self, network: MatchingNetwork, *, flips: bool = False) -> "MatchOptions":
         """The same options with the network's own choices in place of `None` for `min_size` and `align`.
@@ -43,10 +44,10 @@ class MatchOptions:
             flips: whether mirrored images are tried too, which excludes alignment.
         """
         if self.align and flips:
-            raise ValueError("align=True cannot be combined with a protocol that tries mirrored images")
+            raise InputError("align=True cannot be combined with a protocol that tries mirrored images")
         if self.align and not network.can_align:
             name = network.name or type(network).__name__
-            raise ValueError(f"{name} gives no coarse matches, so it cannot align images")
+            raise InputError(f"{name} gives no coarse matches, so it cannot align images")
         align = network.can_align and not flips if self.align is None else self.align
         return replace(self, min_size=network.min_size if self.min_size is None else self.min_size, align=align)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
+from ..utils.errors import InputError
 
 MIN_POINTS = {"homography": 4, "fundamental": 8}  # Fewest matches that determine each matrix.
 
@@ -46,7 +47,7 @@ class MatchResult:
         """
         check_count("max_points", max_points, minimum=1)
         if not 0 <= min_confidence <= 1:
-            raise ValueError(f"min_confidence must be between 0 and 1, got {min_confidence}")
+            raise InputError(f"min_confidence must be between 0 and 1, got {min_confidence}")
         height, width = self.confidence.shape
         inside = inside_mask(self.flow[None], self.query.shape[:2])[0, 0].numpy()
         score = np.where(inside, self.confidence.numpy(), -1)
@@ -116,10 +117,10 @@ class MatchResult:
     ) -> tuple[Array, Mask]:
         points = self.matches(max_points, min_confidence)
         if len(points) < MIN_POINTS[what]:
-            raise ValueError(
+            raise InputError(
                 f"a {what} needs {MIN_POINTS[what]} matches, there are {len(points)} with confidence ≥ {min_confidence}"
             )
         matrix, inliers = estimate(points[:, :2].astype(np.float64), points[:, 2:4].astype(np.float64))
         if matrix is None or matrix.shape != (3, 3):
-            raise ValueError(f"no {what} fits the {len(points)} matches")
+            raise InputError(f"no {what} fits the {len(points)} matches")
         return matrix, inliers.ravel().astype(bool)

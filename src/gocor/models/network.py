@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..modules.gocor import GOCor
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
+from ..utils.errors import InputError, InputTypeError
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
 from .published_names import Rule
@@ -99,7 +100,7 @@ class MatchingNetwork(nn.Module, ABC):
             dtype: dtype of the convolutions; `float32` keeps full precision.
         """
         if dtype not in (torch.bfloat16, torch.float16, torch.float32):
-            raise ValueError(f"dtype must be bfloat16, float16 or float32, got {dtype}")
+            raise InputError(f"dtype must be bfloat16, float16 or float32, got {dtype}")
         if next(self.parameters()).is_cuda:
             self.autocast_dtype = None if dtype == torch.float32 else dtype
             # Float32 convolutions are faster in the contiguous layout, 16-bit ones in channels last.
@@ -136,7 +137,7 @@ class MatchingNetwork(nn.Module, ABC):
         check_pair("reference", reference, "query", query)
         for name, image in (("reference", reference), ("query", query)):
             if image.shape[1] != 3:
-                raise ValueError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
+                raise InputError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
         size = self.working_size(
             reference.shape[2],
             reference.shape[3],
@@ -236,15 +237,15 @@ class MatchingNetwork(nn.Module, ABC):
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Features of RGB images `(B, 3, coarse_side, coarse_side)` in [0, 255], fine to coarse."""
-        raise TypeError(f"{self.name or type(self).__name__} gives no coarse matches")
+        raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
 
     def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
         """Flow `(B, 2, h, w)` between two images' `coarse_features`, in pixels of the coarse images."""
-        raise TypeError(f"{self.name or type(self).__name__} gives no coarse matches")
+        raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
-        raise TypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
+        raise InputTypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
 
 
 def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from ..utils.errors import InputError
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
 from .published_names import Rule
@@ -28,13 +29,13 @@ def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) 
         if key.startswith("NeighConsensus") and key.endswith("weight"):
             value = value.movedim(0, 2)  # stored with the kernel's first axis in front
         if value.numel() != own[name].numel():
-            raise ValueError(
+            raise InputError(
                 f"{key} should have {tuple(own[name].shape)} values, the checkpoint has {tuple(value.shape)}"
             )
         translated[name] = value.reshape(own[name].shape)
     missing = sorted(name for name in own.keys() - translated.keys() if not name.endswith("num_batches_tracked"))
     if missing or unexpected:
-        raise ValueError(
+        raise InputError(
             f"not a checkpoint of this network: {_list('unexpected', unexpected)}, {_list('missing', missing)}"
         )
     network.load_state_dict(own | translated)
@@ -50,7 +51,7 @@ def load_vgg(pyramid: VGGPyramid, state: Mapping[str, Tensor]) -> None:
             for leaf in ("weight", "bias"):
                 key = f"features.{number}.{leaf}"
                 if key not in state:
-                    raise ValueError(f"not a VGG-16 checkpoint: {key} is missing")
+                    raise InputError(f"not a VGG-16 checkpoint: {key} is missing")
                 getattr(layer, leaf).copy_(state[key])
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.warp import warp
+from ..utils.errors import InputError
 from .backbones import PWCPyramid
 from .decoders import ContextNetwork, FlowDecoder, Upsampler, initialize
 from .matching_layers import LocalMatching
@@ -70,7 +71,7 @@ class PWCNet(MatchingNetwork):
     ) -> None:
         super().__init__(published=published)
         if len(correlations) != 5:
-            raise ValueError(f"PWC-Net has five local correlation layers, got {len(correlations)}")
+            raise InputError(f"PWC-Net has five local correlation layers, got {len(correlations)}")
         window = (2 * radius + 1) ** 2
         self.pyramid = PWCPyramid(channels)
         self.matching = nn.ModuleList(LocalMatching(layer) for layer in correlations)
@@ -110,7 +111,7 @@ class PWCNet(MatchingNetwork):
     ) -> list[Tensor]:
         """Images `(B, 3, H, W)` → flows at 1/64, 1/32, 1/16, 1/8 and 1/4, all in pixels of the full resolution."""
         if iters_global is not None:
-            raise ValueError("PWC-Net has no global correlation layer: iters_global must be None")
+            raise InputError("PWC-Net has no global correlation layer: iters_global must be None")
         reference, query = (self.pyramid(image)[:0:-1] for image in inputs)  # levels 6 to 2
         flows, flow, features = [], inputs[0].new_empty(0), inputs[0].new_empty(0)
         for index, (f_reference, f_query) in enumerate(zip(reference[:count], query[:count], strict=True)):

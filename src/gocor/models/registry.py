@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
+from ..utils.errors import InputError
 from . import zoo
 from .basenet import BaseNet
 from .glunet import GLUNet
@@ -35,7 +36,7 @@ def register(name: str, description: str) -> Callable[[Callable[[], MatchingNetw
 
     def enter(build: Callable[[], MatchingNetwork]) -> Callable[[], MatchingNetwork]:
         if name in REGISTRY:
-            raise ValueError(f"there is a model {name!r} already")
+            raise InputError(f"there is a model {name!r} already")
         REGISTRY[name] = ModelEntry(name, description, build)
         return build
 
@@ -56,7 +57,7 @@ def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
 def create_model(name: str) -> MatchingNetwork:
     """A network with start values (and no trained features yet); see `load_model` for one that is ready to use."""
     if name not in REGISTRY:
-        raise ValueError(f"no model is named {name!r}; there are {', '.join(list_models())}")
+        raise InputError(f"no model is named {name!r}; there are {', '.join(list_models())}")
     network = REGISTRY[name].build()
     network.name = name
     return network.eval()

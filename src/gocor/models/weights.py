@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from ..utils.errors import InputError
 from ..utils.files import write_bytes_atomically
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
@@ -63,7 +64,7 @@ def load_model(
     elif dtype in (torch.float32, torch.float64):
         network.to(dtype)
     else:
-        raise ValueError(f"dtype must be float32, float64, float16 or bfloat16, got {dtype}")
+        raise InputError(f"dtype must be float32, float64, float16 or bfloat16, got {dtype}")
     network.to(choose_device(device))
     return network.accelerate(network.autocast_dtype or torch.bfloat16) if fast else network
 
@@ -76,7 +77,7 @@ def choose_device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise ValueError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise InputError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
     return chosen
 
 
@@ -88,13 +89,13 @@ def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None
             _load_own(network, state, metadata)
         elif "features.0.weight" in state:
             if not isinstance(network.pyramid, VGGPyramid):
-                raise ValueError("it holds VGG-16 features, which this network does not use")
+                raise InputError("it holds VGG-16 features, which this network does not use")
             load_vgg(network.pyramid, state)
             warnings.warn(f"{path} holds VGG-16 features only: the rest is untrained", UntrainedWarning, stacklevel=2)
         else:
             load_published_state(network, state)
     except ValueError as error:
-        raise ValueError(f"{path} does not fit {network.name}: {error}") from None
+        raise InputError(f"{path} does not fit {network.name}: {error}") from None
 
 
 def save_model(
@@ -149,7 +150,7 @@ def identify(state: dict[str, Tensor]) -> str:
         except ValueError:
             continue
         return name
-    raise ValueError("the checkpoint belongs to none of our networks")
+    raise InputError("the checkpoint belongs to none of our networks")
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
@@ -165,13 +166,13 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     """
     state, metadata = _read(Path(source))
     if metadata.get("format") == FORMAT:
-        raise ValueError(f"{source} is a file of ours already: it needs no conversion")
+        raise InputError(f"{source} is a file of ours already: it needs no conversion")
     if "features.0.weight" in state:
-        raise ValueError(f"{source} holds VGG-16 features only: there is no network to convert")
+        raise InputError(f"{source} holds VGG-16 features only: there is no network to convert")
     try:
         network = create_model(name or identify(state))
     except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
     load_weights(network, source)
     save_model(network, target, licence="that of the checkpoint it was converted from")
     return network.name
@@ -179,16 +180,16 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
 
 def _load_own(network: MatchingNetwork, state: dict[str, Tensor], metadata: dict[str, str]) -> None:
     if metadata.get("model") != network.name:
-        raise ValueError(f"it holds weights of {metadata.get('model')}")
+        raise InputError(f"it holds weights of {metadata.get('model')}")
     own = network.state_dict()
     if metadata.get("vgg16") == "shared":
         state = {key: value for key, value in own.items() if key.startswith("pyramid.")} | state
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or unexpected:
-        raise ValueError(f"missing {missing[:4]}, unexpected {unexpected[:4]}")
+        raise InputError(f"missing {missing[:4]}, unexpected {unexpected[:4]}")
     for key, value in state.items():
         if value.shape != own[key].shape:
-            raise ValueError(f"{key} has shape {tuple(value.shape)}, expected {tuple(own[key].shape)}")
+            raise InputError(f"{key} has shape {tuple(value.shape)}, expected {tuple(own[key].shape)}")
     network.load_state_dict(state)
     if metadata.get("published") == "true":
         network.use_published_rules()
@@ -222,12 +223,12 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             warnings.simplefilter("ignore")  # torch warns about old pickle protocols
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # a damaged file can raise anything
-        raise ValueError(
+        raise InputError(
             f"{path} is not a checkpoint, or it holds more than tensors and cannot be read safely"
         ) from None
     for wrapper in ("state_dict", "model", "net"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
-        raise ValueError(f"{path} holds no state dict")
+        raise InputError(f"{path} holds no state dict")
     return {str(key).removeprefix("module."): value for key, value in content.items()}, {}

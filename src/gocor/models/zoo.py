@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..utils.errors import InputError
 from ..utils.toml import to_toml
 
 SHIPPED = Path(__file__).parents[1] / "weights"
@@ -136,5 +137,5 @@ def shipped_file(name: str) -> Path:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != row.sha256:
-        raise ValueError(f"{path} is damaged: its SHA-256 should be {row.sha256[:16]}…, is {found[:16]}…; {REPAIR}")
+        raise InputError(f"{path} is damaged: its SHA-256 should be {row.sha256[:16]}…, is {found[:16]}…; {REPAIR}")
     return path

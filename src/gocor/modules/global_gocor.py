@@ -13,6 +13,7 @@ from ..ops.descent.operators import GlobalOptions, GlobalParameters
 from ..ops.descent.reference import Problem, steepest_descent
 from ..ops.descent.smoothing import QuerySmoothing, separate_taps
 from ..utils.checks import check_feature_pair
+from ..utils.errors import InputError
 from .basis import by_pair, displacement_distances
 from .gocor import GOCor, widened
 from .objective import TargetMaps
@@ -80,7 +81,7 @@ class GlobalGOCor(GOCor):
         if query is not None:
             reference, query = check_feature_pair(reference, query, same_size=False)
         elif self.query_objective is not None:
-            raise ValueError("with a query objective the filters depend on the query: pass it")
+            raise InputError("with a query objective the filters depend on the query: pass it")
         iters = self._check_reference(reference, iters)
         with torch.autocast(reference.device.type, enabled=False):
             reference, query = widened(reference, reference if query is None else query)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..ops import select
 from ..ops.descent.reference import Problem, State, steepest_descent
 from ..utils.checks import check_choice, check_count, check_feature_pair, check_features
+from ..utils.errors import InputError
 from .initializers import build_initializer
 from .objective import QuadraticObjective, QueryObjective, ReferenceObjective
 from .options import GOCorOptions
@@ -160,11 +161,11 @@ class GOCor(nn.Module, ABC):
         expected = self._published_names()
         missing, unexpected = sorted(expected.keys() - params.keys()), sorted(params.keys() - expected.keys())
         if missing or unexpected:
-            raise ValueError(f"published parameters do not fit this module: missing {missing}, unexpected {unexpected}")
+            raise InputError(f"published parameters do not fit this module: missing {missing}, unexpected {unexpected}")
         values = {name: torch.as_tensor(params[name]) for name in expected}
         for name, parameter in expected.items():
             if values[name].numel() != parameter.numel():
-                raise ValueError(
+                raise InputError(
                     f"published parameter {name} must have {parameter.numel()} values, got {tuple(values[name].shape)}"
                 )
         for name, parameter in expected.items():
@@ -200,9 +201,9 @@ class GOCor(nn.Module, ABC):
         check_features("reference", reference)
         expected = getattr(self.initializer, "beta", self.log_step_factor).numel()
         if expected not in (1, reference.shape[1]):
-            raise ValueError(f"this module's initialiser was made for {expected} channels, got {reference.shape[1]}")
+            raise InputError(f"this module's initialiser was made for {expected} channels, got {reference.shape[1]}")
         if reference.device != self.log_step_factor.device:
-            raise ValueError(f"the module is on {self.log_step_factor.device}, its inputs are on {reference.device}")
+            raise InputError(f"the module is on {self.log_step_factor.device}, its inputs are on {reference.device}")
         iters = self.iters if iters is None else iters
         check_count("iters", iters)
         return iters
@@ -211,7 +212,7 @@ class GOCor(nn.Module, ABC):
         """The module's parameters by their published names."""
         own = dict(self.named_parameters())
         if "regularization" not in own:
-            raise ValueError("published parameters need regularizer='absolute', the published rule")
+            raise InputError("published parameters need regularizer='absolute', the published rule")
         other = "filter_initializer.scaling" if "initializer.gamma" in own else "filter_initializer.target_fg"
         return {name: own[ours] for name, ours in PUBLISHED_NAMES.items() if ours in own and name != other}
 

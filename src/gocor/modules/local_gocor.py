@@ -14,6 +14,7 @@ from ..ops.descent.reference import Problem, steepest_descent
 from ..ops.descent.smoothing import QuerySmoothing
 from ..ops.descent.tiles import descend_on_tiles
 from ..utils.checks import check_count
+from ..utils.errors import InputError
 from .basis import local_distances
 from .gocor import GOCor, widened
 from .initializers import SimpleInitializer, ZeroInitializer
@@ -72,7 +73,7 @@ class LocalGOCor(GOCor):
             iters: number of steepest descent iterations, in place of the module's own.
         """
         if self.query_objective is not None:
-            raise ValueError("with a query objective the filters depend on the query: they are not available alone")
+            raise InputError("with a query objective the filters depend on the query: they are not available alone")
         iters = self._check_reference(reference, iters)
         with torch.autocast(reference.device.type, enabled=False):
             name = self._form(reference, reference, iters).name

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..utils.checks import check_choice, check_count
+from ..utils.errors import InputError
 from .initializers import INITIALIZERS
 
 RELATIVE_START = 0.25  # ρ that a relative regulariser starts from
@@ -67,17 +68,17 @@ class GOCorOptions:
         if self.channels is not None:
             check_count("channels", self.channels, minimum=1)
         elif self.initializer.startswith("flexible"):
-            raise ValueError(f"initializer {self.initializer!r} learns one value per channel: pass channels=")
+            raise InputError(f"initializer {self.initializer!r} learns one value per channel: pass channels=")
         for name in ("spacing", "step_factor", "min_regularization"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
         if self.regularizer == "relative" and self.regularization is not None and not self.regularization > 0:
-            raise ValueError(f"regularization must be positive if it is relative, got {self.regularization}")
+            raise InputError(f"regularization must be positive if it is relative, got {self.regularization}")
         for name in ("eta", "target_sigma"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.query_kernel % 2 == 0:
-            raise ValueError(f"query_kernel must be odd, got {self.query_kernel}")
+            raise InputError(f"query_kernel must be odd, got {self.query_kernel}")
         for index, count in enumerate(self.query_channels):
             check_count(f"query_channels[{index}]", count, minimum=1)
 

@@ -18,6 +18,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..utils.errors import InputError
+
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
@@ -256,7 +258,7 @@ def _choose(
     name = next((name for name in names if allowed.get(name)), None)
     if name is None:
         needs = "; or ".join(form.needs for form in FORMS if form.name in names and form.module in (module, "both"))
-        raise ValueError(f"form={request!r} cannot run here: it needs {needs}")
+        raise InputError(f"form={request!r} cannot run here: it needs {needs}")
     form = next(form for form in FORMS if form.name == name and form.module in (module, "both"))
     if not _traced():
         _log_once(module, form, request, features.device.type, features.dtype)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..utils.checks import check_choice, check_count, check_features, check_pair
+from ..utils.errors import InputError
 
 Padding = Literal["zeros", "border"]
 WarpMode = Literal["bilinear", "nearest"]
@@ -62,7 +63,7 @@ def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: P
     _check_flow("flow", flow)
     if query.device != flow.device or query.shape[0] != flow.shape[0]:  # dtypes may differ: 16 bits suit images only
         got = f"{query.device}, {query.shape[0]} and {flow.device}, {flow.shape[0]}"
-        raise ValueError(f"query and flow must have one device and one batch size, got {got}")
+        raise InputError(f"query and flow must have one device and one batch size, got {got}")
     check_choice("mode", mode, ("bilinear", "nearest"))
     check_choice("padding", padding, ("zeros", "border"))
     height, width = query.shape[-2:]
@@ -122,7 +123,7 @@ def resize_flow(
     new_height, new_width = _check_size("size", size)
     check_choice("mode", mode, ("bilinear", "nearest"))
     if (query_size is None) != (new_query_size is None):
-        raise ValueError(f"query_size and new_query_size go together, got {query_size} and {new_query_size}")
+        raise InputError(f"query_size and new_query_size go together, got {query_size} and {new_query_size}")
     height, width = flow.shape[-2:]
     rx, ry = new_width / width, new_height / height
     if query_size is None or new_query_size is None:
@@ -237,7 +238,7 @@ def _grid_of(flow: Tensor) -> Tensor:
 def _check_flow(name: str, flow: Tensor) -> None:
     check_features(name, flow)
     if flow.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (B, 2, H, W), channels x and y, got {tuple(flow.shape)}")
+        raise InputError(f"{name} must have shape (B, 2, H, W), channels x and y, got {tuple(flow.shape)}")
 
 
 def _check_flows(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
@@ -248,7 +249,7 @@ def _check_flows(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
 
 def _check_size(name: str, size: Sequence[int]) -> tuple[int, int]:
     if isinstance(size, (str, Tensor)) or not isinstance(size, Sequence) or len(size) != 2:
-        raise ValueError(f"{name} must be (height, width), got {size!r}")
+        raise InputError(f"{name} must be (height, width), got {size!r}")
     check_count(f"height of {name}", size[0], 1)
     check_count(f"width of {name}", size[1], 1)
     return size[0], size[1]

@@ -10,6 +10,7 @@ import torch
 
 from ..models.network import MatchingNetwork
 from ..models.weights import load_weights
+from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
 from .step import TrainStep
 
@@ -61,10 +62,10 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     path = folder / FILE
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
-        raise ValueError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+        raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
     optimizer = step.optimizer.state_dict()
     if {k: set(v) for k, v in content["optimizer"].items()} != {k: set(v) for k, v in optimizer["state"].items()}:
-        raise ValueError(f"{path} holds the state of another optimiser")
+        raise InputError(f"{path} holds the state of another optimiser")
     step.network.load_state_dict(content["network"])
     step.average.load_state_dict(content["average"])
     with torch.no_grad():  # in place: a CUDA graph may refer to these tensors
@@ -85,9 +86,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception:  # a damaged file can raise anything
-        raise ValueError(f"{path} is damaged or no training checkpoint") from None
+        raise InputError(f"{path} is damaged or no training checkpoint") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{path} is no training checkpoint of this version")
+        raise InputError(f"{path} is no training checkpoint of this version")
     return content
 
 
@@ -98,7 +99,7 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
         return
     content = read_checkpoint(Path(path))
     if content["model"] != network.name:
-        raise ValueError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
+        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
     network.load_state_dict(content["average"])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..models.registry import REGISTRY, list_models, sketch
+from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
 from ..utils.toml import to_toml
 
@@ -144,12 +145,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if self.model not in REGISTRY:
-            raise ValueError(f"no model is named {self.model!r}; there are {', '.join(list_models())}")
+            raise InputError(f"no model is named {self.model!r}; there are {', '.join(list_models())}")
         if bool(self.data) == bool(self.flow):
             given = "both" if self.data else "neither"
-            raise ValueError(f"pairs come from photos (data) or from data sets with flow (flow), got {given}")
+            raise InputError(f"pairs come from photos (data) or from data sets with flow (flow), got {given}")
         if self.schedule_by == "time" and self.time_limit is None:
-            raise ValueError("schedule_by = 'time' needs a time_limit, in minutes")
+            raise InputError("schedule_by = 'time' needs a time_limit, in minutes")
         for name, option in vars(self).items():
             for value in option if isinstance(option, tuple) else (option,):
                 _check_number(name, value)
@@ -182,14 +183,14 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return _typed(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not a TOML file: {error}") from None
+        raise InputError(f"{file} is not a TOML file: {error}") from None
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Name and value of `"name=value"`. The value is TOML, or a string if it is not valid TOML."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise ValueError(f"an option is set as KEY=VALUE, got {text!r}")
+        raise InputError(f"an option is set as KEY=VALUE, got {text!r}")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -201,7 +202,7 @@ def _typed(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
     hints = get_type_hints(TrainConfig)
     for name in options:
         if name not in hints:
-            raise ValueError(f"{where}there is no option {name!r}; there are {', '.join(sorted(hints))}")
+            raise InputError(f"{where}there is no option {name!r}; there are {', '.join(sorted(hints))}")
     if isinstance(options.get("size"), int):
         options = {**options, "size": 2 * [options["size"]]}
     return {name: _convert(f"{where}{name}", value, hints[name]) for name, value in options.items()}
@@ -211,26 +212,26 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     arguments = get_args(hint)
     if get_origin(hint) is Literal:
         if value not in arguments:
-            raise ValueError(f"{name} must be one of {', '.join(arguments)}, got {value!r}")
+            raise InputError(f"{name} must be one of {', '.join(arguments)}, got {value!r}")
         return value
     if get_origin(hint) is tuple:
         items = value if isinstance(value, (list, tuple)) else [value]
         if ... not in arguments and len(items) != len(arguments):
-            raise ValueError(f"{name} must have {len(arguments)} values, got {value!r}")
+            raise InputError(f"{name} must have {len(arguments)} values, got {value!r}")
         return tuple(_convert(name, item, arguments[0]) for item in items)
     if type(None) in arguments:  # an optional value
         return None if value is None else _convert(name, value, arguments[0])
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, (int, float) if hint is float else hint):
-        raise ValueError(f"{name} must be of type {hint.__name__}, got {value!r}")
+        raise InputError(f"{name} must be of type {hint.__name__}, got {value!r}")
     return float(value) if hint is float else value
 
 
 def _check_number(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
+        raise InputError(f"{name} must be finite, got {value}")
     if name in MINIMUM and value < MINIMUM[name]:
-        raise ValueError(f"{name} must be at least {MINIMUM[name]}, got {value}")
+        raise InputError(f"{name} must be at least {MINIMUM[name]}, got {value}")
     if name in POSITIVE and value is not None and value <= 0:
-        raise ValueError(f"{name} must be greater than 0, got {value}")
+        raise InputError(f"{name} must be greater than 0, got {value}")
     if name in FRACTIONS and not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+        raise InputError(f"{name} must be at least 0 and below 1, got {value}")

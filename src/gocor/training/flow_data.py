@@ -13,6 +13,7 @@ from torch import Tensor
 from ..data.datasets import Pair
 from ..data.synthetic.batch import PairBatch
 from ..ops.warp import inside_mask
+from ..utils.errors import InputError
 from .sources import open_datasets
 from .targets import level_target
 
@@ -48,7 +49,7 @@ class FlowPairs:
         device: torch.device | str = "cpu",
     ) -> None:
         if not len(pairs):
-            raise ValueError("there are no pairs with flow to train on")
+            raise InputError("there are no pairs with flow to train on")
         self.pairs, self.size, self.seed, self.augment, self.device = pairs, size, seed, augment, device
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="flow")
 
@@ -84,7 +85,7 @@ class FlowPairs:
         order = np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.pairs)) if self.augment else None
         pair = self.pairs[place if order is None else int(order[place])]
         if pair.flow is None or pair.valid is None:
-            raise ValueError(f"{pair.name} has points in place of a flow: it can be evaluated on, not trained on")
+            raise InputError(f"{pair.name} has points in place of a flow: it can be evaluated on, not trained on")
         random = np.random.default_rng([self.seed, 2, number])
         window = self._window(pair, random)
         images = [_resized(x[window], self.size) for x in (pair.reference, pair.query)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..data.io import write_image
 from ..data.synthetic.batch import PairBatch
+from ..utils.errors import InputError
 from ..utils.precision import cudnn_benchmark, fast_math
 from . import checkpoint
 from .build import build_step
@@ -66,10 +67,10 @@ def train(
     folder = Path(config.output)
     has_checkpoint = (folder / checkpoint.FILE).exists()
     if has_checkpoint and not resume:
-        raise ValueError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
+        raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
     with processes(config.device) as group, caught_signals() as signals, fast_math(group.device, tf32=config.tf32):
         if config.batch % group.world_size:
-            raise ValueError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
+            raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
         step = build_step(config, group)
         state = load_checkpoint(folder, step) if has_checkpoint else Progress()
         warnings: list[str] = []

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..models.network import MatchingNetwork
+from ..utils.errors import InputError
 from .config import TrainConfig
 
 RIGHT_WITHIN = 2.0  # pixels: error of a match that counts as right
@@ -37,19 +38,19 @@ def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> Los
     published = config.loss == "published"
     weights = network.published_loss_weights if published else network.loss_weights
     if not weights and not config.level_weights:
-        raise ValueError(f"{network.name} states no weights of its levels' losses: set level_weights")
+        raise InputError(f"{network.name} states no weights of its levels' losses: set level_weights")
     if config.level_weights:
         if len(config.level_weights) != levels:
-            raise ValueError(f"{network.name} has {levels} levels, level_weights has {len(config.level_weights)}")
+            raise InputError(f"{network.name} has {levels} levels, level_weights has {len(config.level_weights)}")
         weights = config.level_weights
     exponents = config.robust_exponent
     if len(exponents) == 1:
         exponents *= levels
     elif len(exponents) != levels:
-        raise ValueError(f"{network.name} has {levels} levels, robust_exponent has {len(exponents)}")
+        raise InputError(f"{network.name} has {levels} levels, robust_exponent has {len(exponents)}")
     count = max((i for i, weight in enumerate(weights, 1) if weight), default=0)
     if not count:
-        raise ValueError("level_weights must not all be zero")
+        raise InputError("level_weights must not all be zero")
     return LossRule(weights[:count], exponents[:count], published, config.robust_epsilon)
 
 

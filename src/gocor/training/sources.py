@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 
 from ..data.synthetic.batch import PairBatch
+from ..utils.errors import InputError
 from .config import TrainConfig
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
     for entry in entries:
         name, equals, folder = entry.partition("=")
         if not equals:
-            raise ValueError(f"a data set is given as NAME=FOLDER, got {entry!r}")
+            raise InputError(f"a data set is given as NAME=FOLDER, got {entry!r}")
         datasets[name] = open_dataset(name, folder)
     return datasets
 

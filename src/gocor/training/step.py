@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from ..data.synthetic.batch import PairBatch
 from ..models.network import MatchingNetwork, Outputs
 from ..ops.warp import inside_mask
+from ..utils.errors import InputError
 from .config import TrainConfig
 from .distributed import Group
 from .losses import confidence_loss, end_point_error, known_pixels, loss_rule, multi_level_loss
@@ -101,7 +102,7 @@ class TrainStep:
         """
         buffers = self.buffers
         if pairs.reference.shape != buffers.reference.shape:
-            raise ValueError(f"expected images {tuple(buffers.reference.shape)}, got {tuple(pairs.reference.shape)}")
+            raise InputError(f"expected images {tuple(buffers.reference.shape)}, got {tuple(pairs.reference.shape)}")
         buffers.reference.copy_(pairs.reference, non_blocking=True)
         buffers.query.copy_(pairs.query, non_blocking=True)
         buffers.flow.copy_(pairs.flow, non_blocking=True)

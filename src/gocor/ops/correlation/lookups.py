@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...utils.checks import check_count, check_features, check_pair
+from ...utils.errors import InputError
 from .. import select
 from .reference import accumulation_dtype
 
@@ -41,15 +42,15 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
     check_features("filters", filters)
     check_features("coordinates", coordinates)
     if not query_pyramid:
-        raise ValueError("query_pyramid must have at least one level")
+        raise InputError("query_pyramid must have at least one level")
     if tuple(coordinates.shape) != (len(filters), 2, *filters.shape[2:]):
         expected = (len(filters), 2, *filters.shape[2:])
-        raise ValueError(f"coordinates must have shape {expected}, got {tuple(coordinates.shape)}")
+        raise InputError(f"coordinates must have shape {expected}, got {tuple(coordinates.shape)}")
     for level in query_pyramid:
         check_features("query_pyramid", level)
         check_pair("query_pyramid", level, "query_pyramid[0]", query_pyramid[0])
         if level.shape[:2] != filters.shape[:2] or level.device != filters.device:
-            raise ValueError(
+            raise InputError(
                 f"filters and query_pyramid must agree in batch, channels and device, got {tuple(filters.shape)} on "
                 f"{filters.device} and {tuple(level.shape)} on {level.device}"
             )
