@@ -47,7 +47,9 @@ def test_trains(name, device):
     network = create_model(name).to(device).train()
     reference, query = images(device, (64, 64), (64, 64), batch=2)
     inputs = network.prepare(reference, query, network.working_size(64, 64))
-    sum(flow.square().mean() for flow in network.levels(*inputs)).backward()
+    flows, confidence = network.outputs(*inputs)
+    results = flows if confidence is None else [*flows, confidence]
+    sum(result.square().mean() for result in results).backward()
     for key, parameter in network.named_parameters():
         assert (parameter.grad is not None) == parameter.requires_grad, key
         assert parameter.grad is None or parameter.grad.isfinite().all(), key
