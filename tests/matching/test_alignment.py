@@ -182,7 +182,7 @@ def test_pairs_and_starts_share_the_calls_of_the_network(photo):
     calls = []
     original = network.coarse_features
     network.coarse_features = lambda image: calls.append(len(image)) or original(image)
-    settings = AlignmentSettings(views_per_batch=64)
+    settings = AlignmentSettings(views_per_batch_cpu=64)
     both = match_wide_baseline(network, reference, query, alignment=settings)
     together, most = len(calls), 0
     assert max(calls) >= 2 * len(settings.turns)  # all rotations of two pairs
@@ -195,7 +195,7 @@ def test_pairs_and_starts_share_the_calls_of_the_network(photo):
             torch.testing.assert_close(flows[[pair]], alone, rtol=1e-4, atol=1e-2)
         assert np.median(np.linalg.norm(both[0][pair].numpy() - np.stack(true), axis=0)) < 1
     assert together <= most + 2
-    small = AlignmentSettings(views_per_batch=2)
+    small = AlignmentSettings(views_per_batch_cpu=2)
     torch.testing.assert_close(match_wide_baseline(network, reference, query, alignment=small)[0], both[0])
     calls.clear()
     AlignmentSearch(network, reference, query, small).run()

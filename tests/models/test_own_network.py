@@ -1,6 +1,8 @@
 """A network registered from outside the package aligns, matches, trains, evaluates and runs from the command line."""
 
 import json
+import re
+from pathlib import Path
 from typing import ClassVar
 
 import cv2
@@ -129,3 +131,16 @@ def test_it_trains_and_runs_from_the_command_line(photo, tmp_path, monkeypatch, 
     code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", NAME, "--weights", weights)
     assert (code, err) == (0, "")
     assert json.loads((tmp_path / "out" / "done.json").read_text())["model"] == NAME
+
+
+def test_the_documented_network():
+    guide = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", guide, re.S)[1], names)
+    try:
+        network = create_model("mynet-gocor")
+        assert isinstance(network, names["MyNet"])
+        result = gocor.match(np.zeros((20, 30, 3), np.uint8), np.zeros((40, 10, 3), np.uint8), network)
+        assert result.flow.isfinite().all()
+    finally:
+        REGISTRY.pop("mynet-gocor", None)

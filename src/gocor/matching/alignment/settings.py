@@ -33,7 +33,8 @@ class AlignmentSettings:
     ambiguity_rank: int = 12  # Rank of the non-local similarity that is the ambiguity baseline of a feature.
     closeup_scale: float = 1.4  # Scale from which on the warped query has twice the reference's resolution.
     max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
-    views_per_batch: int = 16  # Warped queries that pass through the coarse levels at once.
+    views_per_batch: int = 32  # Warped queries that pass through the coarse levels at once, on a GPU.
+    views_per_batch_cpu: int = 2  # The same on a CPU, whose caches hold few activations.
 
 
 DEFAULT_ALIGNMENT = AlignmentSettings()

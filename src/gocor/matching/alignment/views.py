@@ -64,7 +64,8 @@ class CoarseMatcher:
 
     def match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
         """Match pairs, given by their index, with the query warped by a homography of coarse pixels."""
-        size = self.settings.views_per_batch
+        on_cpu = self.query.device.type == "cpu"
+        size = self.settings.views_per_batch_cpu if on_cpu else self.settings.views_per_batch
         chunks = (starts[first : first + size] for first in range(0, len(starts), size))
         return [view for chunk in chunks for view in self._match(chunk)]
 
