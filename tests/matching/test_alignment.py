@@ -146,7 +146,7 @@ def test_a_turned_photo(photo, device):
 @torch.inference_mode()
 def test_exactness_tells_the_right_place_from_others(photo):
     image = torch.from_numpy(photo).permute(2, 0, 1)[None].float()
-    search = AlignmentSearch(load_model("glunet-gocor", device="cpu"), image, image)
+    search = AlignmentSearch(load_model("glunet-gocor", device="cpu"), image, image, DEFAULT_ALIGNMENT)
     upside_down = np.array([[-1.0, 0, 255], [0, -1, 255], [0, 0, 1]])
     right, wrong = search.matcher.match([(0, np.eye(3)), (0, upside_down)])
     assert search.detail_agreement(right) > 0.3
