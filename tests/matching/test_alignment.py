@@ -18,7 +18,7 @@ from gocor.matching.api import match_tensors
 from gocor.matching.images import to_batch
 from gocor.matching.options import MatchOptions
 from gocor.models import create_model, load_model
-from gocor.ops.homography import project, project_map
+from gocor.ops.homography import jacobian, project, project_map
 from gocor.ops.warp import pixel_grid
 from tests.models.test_own_network import OwnNetwork
 from tests.test_assets import ASSETS
@@ -34,6 +34,11 @@ def test_maps_and_points_go_through_a_homography_alike():
     np.testing.assert_allclose(project(MATRIX, points), expected)
     np.testing.assert_allclose(mapped[[0, 10, 39], [0, 30, 59]], expected, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(project(np.linalg.inv(MATRIX), expected), points, atol=1e-9)
+    several = np.stack([np.eye(3), MATRIX])
+    torch.testing.assert_close(project_map(several, pixel_grid(40, 60))[1], project_map(MATRIX, pixel_grid(40, 60))[0])
+    step = 1e-5
+    moved = [project(MATRIX, points + np.array(d) * step) - expected for d in ((1, 0), (0, 1))]
+    np.testing.assert_allclose(jacobian(MATRIX, points), np.stack(moved, -1) / step, rtol=1e-4)
 
 
 def test_an_image_seen_through_a_shift(device):

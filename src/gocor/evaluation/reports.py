@@ -53,9 +53,9 @@ def terminal_tables(results: Results, width: int) -> list["Table"]:
     """Tables with a row for each matcher and a column for each data set, split to fit the terminal's width."""
     sets = sets_of(results)
     headers = {name: header(evaluation.protocol) for name, evaluation in sets.items()}
-    alike = len(set(headers.values())) == 1  # Then the first column's header names the metrics.
-    corner = next(iter(headers.values())) if alike else "matcher"
-    titles = {name: [name] if alike else [name, headers[name]] for name in sets}
+    same_metrics = len(set(headers.values())) == 1  # Then the first column's header names the metrics.
+    corner = next(iter(headers.values())) if same_metrics else "matcher"
+    titles = {name: [name] if same_metrics else [name, headers[name]] for name in sets}
     cells = {name: [cell(of.get(name)) for of in results.values()] for name in sets}
     widths = {name: 3 + max(map(len, (*titles[name], *cells[name]))) for name in sets}
     first = 4 + max(map(len, (*results, corner)))

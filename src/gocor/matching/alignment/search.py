@@ -32,7 +32,7 @@ class AlignmentSearch:
         settings: of the alignment.
 
     Attributes:
-        unaligned: view of each pair as it is.
+        unaligned: view of each pair without alignment.
         best: best view of each pair so far.
     """
 
@@ -43,7 +43,7 @@ class AlignmentSearch:
         self.best = list(self.unaligned)
 
     def run(self) -> None:
-        """Search from the images as they are, then from shifted and rotated queries where little was found."""
+        """Search from the unaligned images, then from shifted and rotated queries for pairs with little support."""
         settings, matcher = self.settings, self.matcher
         found = [[view] for view in self.refine(self.unaligned)]
 

@@ -18,7 +18,7 @@ class AlignmentSettings:
     support_without_shifts: float = 0.15  # Support from which on no shifted queries are tried.
     support_without_turns: float = 0.05  # Support from which on no rotated queries are tried.
     min_support: float = 0.01  # Support that an alignment needs.
-    min_gain: float = 1.05  # Factor by which its support must exceed that of the images as they are.
+    min_gain: float = 1.05  # Factor by which its support must exceed that of the unaligned images.
     min_corner_motion: float = 0.08  # Images whose corners all move by less are not aligned.
     rival_support: float = 0.3  # Fraction of the highest support from which on another alignment is a rival.
     rival_distance: float = 1 / 16  # Median distance between the matches of two rivals.
