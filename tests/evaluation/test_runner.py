@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+import gocor
 from gocor.data.datasets import open_dataset
+from gocor.data.io import read_image
 from gocor.evaluation import INSIDE, evaluate, evaluate_all, network_matcher, open_benchmark
 from gocor.evaluation.baselines import identity
 from gocor.evaluation.protocols import TSS
 from gocor.models import create_model
 
 from ..data.datasets.samples import write_sample
+from ..models.test_own_network import OwnNetwork
+from ..test_assets import ASSETS
 from .oracles import Oracle
 
 
@@ -103,6 +107,17 @@ def test_a_network_is_evaluated_as_it_is_and_left_so(dataset):
         direct = network.eval()(*images)
     ours = network_matcher(network)(few[0].reference, few[0].query)
     assert np.allclose(ours, direct[0].permute(1, 2, 0).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("align", [None, False])
+def test_a_network_is_evaluated_as_it_matches(align):
+    """The scored flow is that of `gocor.match`, alignment and flat scenes included."""
+    network, reference = OwnNetwork().eval(), read_image(ASSETS / "reference.jpg")[:300:2, :300:2].copy()
+    query = np.ascontiguousarray(np.rot90(reference))
+    result = gocor.match(reference, query, network, align=align, min_size=200)
+    flow = network_matcher(network, align=align, min_size=200)(reference, query)
+    assert np.array_equal(flow, result.flow.permute(1, 2, 0))
+    assert (np.abs(flow).max() > 50) == (align is None)
 
 
 def test_a_network_is_evaluated_where_it_is(dataset, device):

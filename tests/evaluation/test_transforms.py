@@ -55,14 +55,11 @@ def test_padding_is_at_the_bottom_and_on_the_right():
     assert padded.occluded is None
 
 
-@pytest.mark.parametrize("size", [(30, 40), (111, 150), (61, 200)])
-def test_lanczos_against_pillow(size):
-    image = pytest.importorskip("PIL.Image")
-    picture = texture(0, 100, 130)
-    theirs = np.asarray(image.fromarray(picture).resize(size[::-1], image.LANCZOS)).astype(int)
-    apart = np.abs(lanczos(picture, size).astype(int) - theirs)
-    assert apart.max() <= 4  # Pillow cuts the filter's outermost taps
-    assert apart.mean() < 0.3
+def test_lanczos_does_not_alias():
+    board = (np.indices((100, 130)).sum(0) % 2 * 255).astype(np.uint8)
+    small = lanczos(np.repeat(board[..., None], 3, 2), (30, 40))
+    assert small.shape == (30, 40, 3)
+    assert np.abs(small.astype(int) - 127).max() < 20
 
 
 def test_lanczos_keeps_a_flat_picture():

@@ -10,15 +10,17 @@ import torch
 import gocor
 from gocor.matching.alignment import match_wide_baseline
 from gocor.matching.alignment.search import AlignmentSearch, fit_homography
-from gocor.matching.alignment.settings import DEFAULT_ALIGNMENT
+from gocor.matching.alignment.settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from gocor.matching.alignment.views import View
 from gocor.matching.alignment.warping import warp_perspective
 from gocor.matching.alignment.wide import match_aligned
 from gocor.matching.api import match_tensors
+from gocor.matching.images import to_batch
 from gocor.matching.options import MatchOptions
 from gocor.models import create_model, load_model
-from gocor.ops.homography import project, project_map
+from gocor.ops.homography import jacobian, project, project_map
 from gocor.ops.warp import pixel_grid
+from tests.models.test_own_network import OwnNetwork
 from tests.test_assets import ASSETS
 
 SIDE = 256
@@ -32,6 +34,11 @@ def test_maps_and_points_go_through_a_homography_alike():
     np.testing.assert_allclose(project(MATRIX, points), expected)
     np.testing.assert_allclose(mapped[[0, 10, 39], [0, 30, 59]], expected, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(project(np.linalg.inv(MATRIX), expected), points, atol=1e-9)
+    several = np.stack([np.eye(3), MATRIX])
+    torch.testing.assert_close(project_map(several, pixel_grid(40, 60))[1], project_map(MATRIX, pixel_grid(40, 60))[0])
+    step = 1e-5
+    moved = [project(MATRIX, points + np.array(d) * step) - expected for d in ((1, 0), (0, 1))]
+    np.testing.assert_allclose(jacobian(MATRIX, points), np.stack(moved, -1) / step, rtol=1e-4)
 
 
 def test_an_image_seen_through_a_shift(device):
@@ -144,7 +151,7 @@ def test_a_turned_photo(photo, device):
 @torch.inference_mode()
 def test_exactness_tells_the_right_place_from_others(photo):
     image = torch.from_numpy(photo).permute(2, 0, 1)[None].float()
-    search = AlignmentSearch(load_model("glunet-gocor", device="cpu"), image, image)
+    search = AlignmentSearch(load_model("glunet-gocor", device="cpu"), image, image, DEFAULT_ALIGNMENT)
     upside_down = np.array([[-1.0, 0, 255], [0, -1, 255], [0, 0, 1]])
     right, wrong = search.matcher.match([(0, np.eye(3)), (0, upside_down)])
     assert search.detail_agreement(right) > 0.3
@@ -169,3 +176,32 @@ def test_batches_and_networks_that_cannot(device):
     torch.testing.assert_close(both[0][1:], single[0], rtol=1e-3, atol=1e-2)
     with pytest.raises(ValueError, match="pwcnet-gocor-tiny gives no coarse matches"):
         match_tensors(create_model("pwcnet-gocor-tiny"), reference, query, MatchOptions(align=True))
+
+
+def test_pairs_and_starts_share_the_calls_of_the_network(photo):
+    """Three pairs, each rotated differently, are aligned in one batch, in few more calls than the hardest alone."""
+    network = OwnNetwork().eval()
+    square = np.ascontiguousarray(photo[:160, :160])
+    queries = [np.ascontiguousarray(np.rot90(square, turns)) for turns in (0, 1, 2)]
+    reference, query = to_batch([square] * 3, network), to_batch(queries, network)
+    calls = []
+    original = network.coarse_features
+    network.coarse_features = lambda image: calls.append(len(image)) or original(image)
+    settings = AlignmentSettings(views_per_batch_cpu=64)
+    both = match_wide_baseline(network, reference, query, alignment=settings)
+    together, most = len(calls), 0
+    assert max(calls) >= 2 * len(settings.turns)  # all rotations of two pairs
+    x, y = np.meshgrid(np.arange(160), np.arange(160))
+    for pair, true in enumerate(([0 * x, 0 * y], [y - x, 159 - x - y], [159 - 2 * x, 159 - 2 * y])):
+        calls.clear()
+        single = match_wide_baseline(network, reference[[pair]], query[[pair]], alignment=settings)
+        most = max(most, len(calls))
+        for flows, alone in zip(both, single, strict=True):
+            torch.testing.assert_close(flows[[pair]], alone, rtol=1e-4, atol=1e-2)
+        assert np.median(np.linalg.norm(both[0][pair].numpy() - np.stack(true), axis=0)) < 1
+    assert together <= most + 2
+    small = AlignmentSettings(views_per_batch_cpu=2)
+    torch.testing.assert_close(match_wide_baseline(network, reference, query, alignment=small)[0], both[0])
+    calls.clear()
+    AlignmentSearch(network, reference, query, small).run()
+    assert max(calls) <= 3  # the three references, then two views at a time

@@ -9,7 +9,8 @@ from gocor.demo.study import render_views
 from gocor.matching import MatchResult
 from gocor.matching.certainty import certainty
 from gocor.matching.images import as_picture
-from gocor.models import create_model
+from gocor.models import MatchingNetwork, create_model
+from gocor.models.network import resize_image
 from tests.conftest import relative_error
 
 RNG = np.random.default_rng(0)
@@ -179,3 +180,43 @@ def test_homography_and_fundamental_matrix(exact):
     nothing = MatchResult(result.reference, result.query, result.flow, 0 * result.confidence, result.occlusion)
     with pytest.raises(ValueError, match="a homography needs 4 matches, there are 0"):
         nothing.homography()
+
+
+class Inconsistent(MatchingNetwork):
+    """Finds a motion of one pixel of its working size to the right, in whichever direction images are matched."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+    def round_size(self, height, width):
+        return height, width
+
+    def level_units(self, height, width):
+        return [(height, width)]
+
+    def prepare(self, reference, query, size):
+        return resize_image(reference, size, published=False), resize_image(query, size, published=False)
+
+    def levels(self, *inputs, iters_local=None, iters_global=None, count=None):
+        flow = torch.zeros_like(inputs[0][:, :2])
+        flow[:, 0] = 1
+        return [flow]
+
+
+@pytest.mark.parametrize("options", [{}, {"min_size": 120}, {"max_size": 30}, {"min_size": 120, "max_size": 90}])
+def test_confidence_is_in_pixels_of_the_working_size(options):
+    """Going to the query and back ends two working pixels from the start, so confidence is 1 / (1 + 2)."""
+    network = Inconsistent()
+    result = gocor.match(picture(40, 60), picture(40, 60), network, **options)
+    torch.testing.assert_close(result.confidence[:, :56], torch.full((40, 56), 1 / 3), rtol=1e-3, atol=1e-3)
+    network.min_size = 120
+    again = gocor.match(picture(40, 60), picture(40, 60), network, **options)
+    torch.testing.assert_close(again.confidence[:, :56], result.confidence[:, :56], rtol=1e-3, atol=1e-3)
+
+
+def test_results_can_be_used_with_autograd(network):
+    flow = gocor.match(picture(32, 32), picture(32, 32), network).flow
+    weight = torch.ones(2, 1, 1, requires_grad=True)
+    (weight * flow).sum().backward()
+    assert weight.grad.isfinite().all()

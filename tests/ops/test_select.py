@@ -24,6 +24,7 @@ def kernels(monkeypatch):
 def old_gpu(monkeypatch):
     """A GPU on which the kernels do not run."""
     monkeypatch.setattr(select, "HAS_TRITON", True)
+    monkeypatch.setattr(select, "_CAPABLE", {})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .runner import Evaluation
+    from .reports import Results
 
 # Okabe and Ito's colours for colour-blind readers, without yellow, which is too pale on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -52,16 +52,16 @@ def style(index: int) -> dict[str, Any]:
     }
 
 
-def draw_report(results: "Mapping[str, Mapping[str, Evaluation]]") -> dict[str, bytes]:
+def draw_report(results: "Results") -> dict[str, bytes]:
     """Plots of the results by file name."""
     files = {"pck.png": draw_curves(results), "aepe.png": draw_aepe(results)}
     intervals = draw_intervals(results)
     return files | ({"interval.png": intervals} if intervals else {})
 
 
-def draw_curves(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
+def draw_curves(results: "Results") -> bytes:
     """Plot PCK over the threshold, with a panel for each data set and a line for each matcher."""
-    names = list(dict.fromkeys(name for sets in results.values() for name in sets))
+    names = _dataset_names(results)
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     made, panels = figure(columns, rows, max(6.0, 1.2 + 3.3 * columns), 0.8 + 2.5 * rows)
@@ -82,9 +82,9 @@ def draw_curves(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
     return png(made)
 
 
-def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
+def draw_aepe(results: "Results") -> bytes:
     """Plot AEPE by data set on a logarithmic scale, with a dot for each matcher."""
-    names = list(dict.fromkeys(name for sets in results.values() for name in sets))
+    names = _dataset_names(results)
     made, panels = figure(1, 1, max(6.0, 3.2 + 0.95 * len(names)), 4.0)
     panel = panels[0, 0]
     for index, (matcher, sets) in enumerate(results.items()):
@@ -103,10 +103,10 @@ def draw_aepe(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes:
     return png(made)
 
 
-def draw_intervals(results: "Mapping[str, Mapping[str, Evaluation]]") -> bytes | None:
+def draw_intervals(results: "Results") -> bytes | None:
     """Plot ETH3D's metrics over the interval between frames; `None` for results of other data sets."""
-    names = dict.fromkeys(name for sets in results.values() for name in sets)
-    intervals = sorted((int(found[1]), name) for name in names if (found := INTERVAL.fullmatch(name)))
+    found = (INTERVAL.fullmatch(name) for name in _dataset_names(results))
+    intervals = sorted((int(match[1]), match[0]) for match in found if match)
     if len(intervals) < 2:
         return None
     lines = {}
@@ -136,6 +136,10 @@ def draw_metrics(lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str
         panel.set_xticks(sorted({value for x, _ in lines.values() for value in x}))
     _legend(made, panels[0, 0])
     return png(made)
+
+
+def _dataset_names(results: "Results") -> list[str]:
+    return list(dict.fromkeys(name for sets in results.values() for name in sets))
 
 
 def _legend(made: Any, panel: Any) -> None:

@@ -31,8 +31,8 @@ class Protocol:
         prepare: resizes or pads a pair before it is matched.
         inside_only: whether only points whose true target lies in the query count.
         rounding: rounding of sparse points, see `endpoint_errors`.
-        detailed: whether to measure by speed and by distance from boundaries too.
-        alpha: α of PCK-α, whose threshold is α times the longer side of the query as it is in the data set.
+        detailed: whether errors are also measured by speed and by distance from boundaries.
+        alpha: α of PCK-α, whose threshold is α times the longer side of the original query.
         metrics: metrics that tables show.
         average: how each metric is averaged: `"pair"` (the default) over the points of a pair, then over pairs;
             `"group"` over pairs, then over groups; `"pooled"` over all points of the data set.
@@ -68,7 +68,7 @@ def megadepth_images(pair: Pair) -> Pair:
 
 
 INSIDE = Protocol("inside")
-"""Images as they are, points whose target is inside the query, occluded ones included, mean over pairs."""
+"""Original images, points whose target is inside the query, including occluded ones, mean over pairs."""
 
 KITTI_AVERAGE: dict[str, Average] = {"fl": "pooled"}
 POOLED: dict[str, Average] = {"aepe": "pooled", "pck-1": "pooled", "pck-3": "pooled", "pck-5": "pooled"}
@@ -105,8 +105,8 @@ def score(protocol: Protocol, original: Pair, pair: Pair, flow: NDArray[Any]) ->
 
     Args:
         protocol: how to score.
-        original: the pair as it is in the data set.
-        pair: the same after `protocol.prepare`.
+        original: the pair before `protocol.prepare`.
+        pair: the pair after it.
         flow: the estimate `(H, W, 2)`.
 
     Returns:

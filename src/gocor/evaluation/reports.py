@@ -51,49 +51,43 @@ def sets_of(results: Results) -> dict[str, Evaluation]:
 
 def terminal_tables(results: Results, width: int) -> list["Table"]:
     """Tables with a row for each matcher and a column for each data set, split to fit the terminal's width."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     sets = sets_of(results)
     headers = {name: header(evaluation.protocol) for name, evaluation in sets.items()}
-    alike = len(set(headers.values())) == 1  # Then the first column's header names the metrics.
-    titles = {name: [name] if alike else [name, headers[name]] for name in sets}
+    same_metrics = len(set(headers.values())) == 1  # Then the first column's header names the metrics.
+    corner = next(iter(headers.values())) if same_metrics else "matcher"
+    titles = {name: [name] if same_metrics else [name, headers[name]] for name in sets}
     cells = {name: [cell(of.get(name)) for of in results.values()] for name in sets}
     widths = {name: 3 + max(map(len, (*titles[name], *cells[name]))) for name in sets}
-    first = 4 + max(map(len, (*results, headers[next(iter(sets))] if alike else "matcher")))
+    first = 4 + max(map(len, (*results, corner)))
     chunks: list[list[str]] = [[]]
     for name in sets:
         if chunks[-1] and first + sum(widths[other] for other in chunks[-1]) + widths[name] > width:
             chunks.append([])
         chunks[-1].append(name)
-    tables = []
-    for chunk in chunks:
-        table = Table(box=SIMPLE, pad_edge=False)
-        table.add_column(headers[chunk[0]] if alike else "matcher", no_wrap=True)
-        for name in chunk:
-            table.add_column("\n".join(titles[name]), justify="right", no_wrap=True)
-        for row, matcher in enumerate(results):
-            table.add_row(matcher, *(cells[name][row] for name in chunk))
-        tables.append(table)
-    return tables + [found for key in AREAS if (found := _area_table(results, key)) is not None]
+    tables = [
+        _rich_table(
+            [corner, *("\n".join(titles[name]) for name in chunk)],
+            [[matcher, *(cells[name][row] for name in chunk)] for row, matcher in enumerate(results)],
+        )
+        for chunk in chunks
+    ]
+    for key, unit in AREAS.items():
+        if known := {name: evaluation for name, evaluation in sets.items() if key in evaluation.summary}:
+            thresholds = " / ".join(next(iter(known.values())).summary[key])
+            rows = [[matcher, *(_areas(of.get(name), key) for name in known)] for matcher, of in results.items()]
+            tables.append(_rich_table([f"{key.removesuffix('_auc')} AUC at {thresholds} {unit}", *known], rows))
+    return tables
 
 
-def _area_table(results: Results, key: str) -> "Table | None":
-    """AUC of homography or pose errors; `None` if they were not estimated."""
+def _rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
     from rich.box import SIMPLE
     from rich.table import Table
 
-    sets = {name: evaluation for name, evaluation in sets_of(results).items() if key in evaluation.summary}
-    if not sets:
-        return None
-    thresholds = next(iter(sets.values())).summary[key]
-    title = f"{key.removesuffix('_auc')} AUC at {' / '.join(thresholds)} {AREAS[key]}"
     table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column(title, no_wrap=True)
-    for name in sets:
-        table.add_column(name, justify="right", no_wrap=True)
-    for matcher, of in results.items():
-        table.add_row(matcher, *(_areas(of.get(name), key) for name in sets))
+    for index, title in enumerate(head):
+        table.add_column(title, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

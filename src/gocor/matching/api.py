@@ -115,8 +115,8 @@ def match_tensors(
         reference: RGB images `(B, 3, H, W)` in [0, 255], with the network's device and dtype.
         query: RGB images `(B, 3, Hq, Wq)`.
         options: how to match.
-        backward: whether to compute the flow query → reference too.
-        flips: whether to try mirrored images too, as on TSS; networks that cannot do so match the images as they are.
+        backward: compute the flow query → reference too.
+        flips: try mirrored images too, as on TSS, if the network can.
 
     Returns:
         Flow reference → query `(B, 2, H, W)`, and flow query → reference `(B, 2, Hq, Wq)` or `None`.

@@ -28,7 +28,7 @@ def as_picture(image: Any) -> Picture:
         return to_rgb((image.float() if image.is_floating_point() else image).numpy())
     if isinstance(image, np.ndarray):
         return to_rgb(image)
-    if hasattr(image, "__array_interface__"):  # a PIL image
+    if hasattr(image, "__array_interface__"):  # Images of PIL have it.
         if getattr(image, "mode", "RGB") in PALETTE_MODES:
             image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
         return to_rgb(np.asarray(image))

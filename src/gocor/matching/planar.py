@@ -83,7 +83,7 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     explained = (mean_loss < limit) & ((loss < 2 * limit) | (contrast < CONTRAST))
     if explained.float().mean() < settings.min_explained_share:
         return flow
-    # A pixel that leaves the query by the homography does so, unless the flow found a good match inside.
+    # Where the homography leaves the query, it is preferred unless the flow found a good match.
     poorly_matched = correlation < settings.min_correlation
     explained = torch.where(inside_mask(planar, second.shape[2:]), explained, poorly_matched)
     trusted = _is_near(grid + planar, second, settings.max_outside) & (depth(matrix, grid) > 0)
@@ -122,7 +122,7 @@ def _fit(flow: Tensor, matched: Tensor, settings: PlanarSettings) -> Matrix | No
     matrix, _ = cv2.findHomography(
         starts, ends, cv2.USAC_MAGSAC, settings.inlier_distance, maxIters=5000, confidence=0.999
     )
-    for limit in settings.refit_distances:  # Pixels whose flow drifted a little would bias the robust fit.
+    for limit in settings.refit_distances:  # The robust fit is biased by pixels whose flow drifts a little.
         if matrix is None:
             return None
         close = np.linalg.norm(project(np.asarray(matrix, np.float64), starts) - ends, axis=1) < limit

@@ -4,7 +4,7 @@ from .basenet import BaseNet
 from .glunet import GLUNet
 from .network import MatchingNetwork
 from .pwcnet import PWCNet
-from .registry import create_model, list_models
+from .registry import create_model, list_models, register
 from .weights import UntrainedWarning, convert, load_model, load_weights, save_model
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "list_models",
     "load_model",
     "load_weights",
+    "register",
     "save_model",
 ]

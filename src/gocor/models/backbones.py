@@ -1,4 +1,4 @@
-"""Feature pyramids of the networks: VGG-16 (frozen) and PWC-Net's own."""
+"""Feature pyramids: VGG-16 (frozen) and PWC-Net's own."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class VGGPyramid(nn.Module):
-    """VGG-16 up to conv4_3, features taken after each max-pool.
+    """VGG-16 up to conv4_3, with features taken after each max-pool.
 
     | level | layers | channels | resolution |
     |---|---|---|---|
@@ -23,11 +23,11 @@ class VGGPyramid(nn.Module):
     | 3 | conv3, pool | 256 | 1/8 |
     | 4 | conv4, pool | 512 | 1/16 |
 
-    It is not trained: its parameters need no gradient. Inputs are RGB in [0, 1], normalised by `VGG_MEAN`, `VGG_STD`.
+    Its parameters require no gradient. Inputs are RGB in [0, 1], normalised by `VGG_MEAN` and `VGG_STD`.
 
     Args:
         width: factor of the channels, below 1 for small test networks.
-        ceil_mode: whether the pools round sizes up (the semantic network's do).
+        ceil_mode: whether the max-pools round sizes up, as in Semantic-GLU-Net.
     """
 
     def __init__(self, *, width: float = 1.0, ceil_mode: bool = False) -> None:
@@ -66,7 +66,7 @@ class PWCPyramid(nn.Module):
     """PWC-Net's learnt pyramid: six levels of three convolutions, the first of each with stride 2.
 
     Args:
-        channels: of levels 1 to 6.
+        channels: numbers of channels of levels 1 to 6.
     """
 
     def __init__(self, channels: tuple[int, ...] = (16, 32, 64, 96, 128, 196)) -> None:
@@ -93,7 +93,7 @@ def _convolutions(inputs: int, outputs: int, count: int) -> nn.Sequential:
 
 
 def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
-    """Convolutions, each with its ReLU. On a GPU the two are one kernel where no gradient is asked for."""
+    """Convolutions, each followed by ReLU. On a GPU cuDNN fuses the two if no gradient is needed."""
     learns = needs_gradients(x, *layers.parameters())
     if not x.is_cuda or learns or exporting() or torch.version.hip is not None or not torch.backends.cudnn.enabled:
         return layers(x)
@@ -112,7 +112,7 @@ def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 def normalize_for_vgg(image: Tensor) -> Tensor:
-    """RGB in [0, 255] → what the pyramid takes, `(B, 3, H, W)` both."""
-    # By Python numbers, channel by channel: a tensor of constants would have to be copied to the GPU in every call.
+    """RGB `(B, 3, H, W)` in [0, 255] → the pyramid's input."""
+    # Python numbers are used because a tensor of constants would be copied to the GPU in every call.
     channels = (image / 255).unbind(1)
     return torch.stack([(x - mean) / std for x, mean, std in zip(channels, VGG_MEAN, VGG_STD, strict=True)], 1)

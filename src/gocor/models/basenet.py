@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..ops.warp import warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
-from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
 from .published_names import VGG_DECODER_RULES, context_rules
 
@@ -20,9 +20,9 @@ class BaseNet(MatchingNetwork):
     """A global correlation at 16×16, then local ones at 32×32 and 64×64, on VGG-16 features of 256×256 images.
 
     Args:
-        global_correlation: the layer of the coarsest level.
-        local_correlation: the layer of the other two, which share it.
-        filtering: what follows the global layer, see `GlobalMatching`.
+        global_correlation: correlation layer of the coarsest level.
+        local_correlation: correlation layer that the other two levels share.
+        filtering: filtering of the global volume, see `GlobalMatching`.
         activation: non-linearity of the global volume, see `GlobalMatching`.
         radius: search radius of the local layer.
         width: factor of all channels, below 1 for small test networks.
@@ -62,11 +62,11 @@ class BaseNet(MatchingNetwork):
         return SIDE, SIDE
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Pixels of 256×256, at every level."""
+        """256×256 at every level."""
         return [(SIDE, SIDE)] * 3
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
-        """Both images at 256×256, normalised."""
+        """Both images, resized and normalised."""
         resized = (resize_image(x, size, published=self.published) for x in (reference, query))
         return tuple(normalize_for_vgg(image) for image in resized)
 
@@ -79,9 +79,7 @@ class BaseNet(MatchingNetwork):
     ) -> list[Tensor]:
         """Normalised images `(B, 3, 256, 256)` → flows at 16×16, 32×32 and 64×64, all in pixels of 256×256."""
         (reference2, reference3, reference4), (query2, query3, query4) = (self.pyramid(x, (2, 3, 4)) for x in inputs)
-        volume = self.global_matching(reference4, query4, iters_global)
-        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
-        flow4 = mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+        flow4 = decode_global_volume(self.decoder4, self.global_matching(reference4, query4, iters_global), 16)
         if count == 1:
             return [flow4]
 

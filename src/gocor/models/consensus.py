@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def mutual_matching(volume: Tensor) -> Tensor:
-    """Weigh a score by its share of the best in its row and in its column: `c · c/max_q c · c/max_r c`.
+    """Weight scores by their ratios to the highest in their row and column: `c · c/max_q c · c/max_r c`.
 
     Args:
         volume: `(B, Hq·Wq, Hr, Wr)`.
@@ -22,7 +22,7 @@ def mutual_matching(volume: Tensor) -> Tensor:
 
 
 class Conv4d(nn.Module):
-    """Full 4-D convolution, zero-padded, with bias: a sum of 3-D convolutions over the first dimension's offsets."""
+    """4-D convolution with zero padding and bias, as a sum of 3-D convolutions over the first dimension's offsets."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 3) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Decoders of correspondence volumes into mappings and flows, shared by the networks."""
+"""Decoders that turn correspondence volumes into mappings and flows."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ class MappingDecoder(nn.Module):
     """Volume → normalised mapping in [−1, 1]² (DGC-Net's decoder): five 3×3 convolutions with ReLU, then one to x, y.
 
     Args:
-        inputs: channels of the volume and of what is concatenated to it.
+        inputs: number of input channels.
         width: factor of the channels, below 1 for small test networks.
     """
 
@@ -29,15 +29,15 @@ class MappingDecoder(nn.Module):
         """`(B, inputs, H, W)` → `(B, 2, H, W)`."""
         for conv in self.convs:
             x = conv(x)
-        return in_full_precision(self.predict, x)
+        return without_autocast(self.predict, x)
 
 
 class FlowDecoder(nn.Module):
-    """Volume → flow (PWC-Net's densely connected decoder): every layer sees all before it, the newest first.
+    """Volume → flow (PWC-Net's decoder): densely connected convolutions, outputs concatenated in front of inputs.
 
     Args:
-        inputs: channels of the volume and of what is concatenated to it.
-        norm: batch normalisation after each convolution (GLU-Net and BaseNet have it, PWC-Net does not).
+        inputs: number of input channels.
+        norm: batch normalisation after each convolution, as in GLU-Net and BaseNet.
         width: factor of the channels, below 1 for small test networks.
     """
 
@@ -53,16 +53,17 @@ class FlowDecoder(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`(B, inputs, H, W)` → all features `(B, outputs, H, W)` and the flow `(B, 2, H, W)`.
 
-        Features of 16 bits on a GPU have zeros appended, see `for_matrix_units`; the layers of this module take them.
+        16-bit features on a GPU have zero channels appended, see `pad_for_tensor_cores`, which `ContextNetwork` and
+        `Upsampler` accept.
         """
-        x = for_matrix_units(x, self.predict)
+        x = pad_for_tensor_cores(x, self.predict)
         for block in self.convs:
             x = torch.cat([convolve(block, x), x], 1)
-        return x, in_full_precision(self.predict, x)
+        return x, without_autocast(self.predict, x)
 
 
 class ContextNetwork(nn.Module):
-    """Dilated convolutions over a decoder's features → a correction of its flow."""
+    """Dilated convolutions that predict a correction of the flow from a decoder's features."""
 
     def __init__(self, inputs: int, *, norm: bool, width: float = 1.0) -> None:
         super().__init__()
@@ -76,30 +77,31 @@ class ContextNetwork(nn.Module):
         """`(B, inputs, H, W)` → `(B, 2, H, W)`."""
         for block in self.convs:
             x = convolve(block, x)
-        return in_full_precision(self.predict, x)
+        return without_autocast(self.predict, x)
 
 
 def conv_block(
     inputs: int, outputs: int, *, norm: bool, dilation: int = 1, activation: nn.Module | None = None
 ) -> nn.Sequential:
-    """3×3 convolution, batch normalisation where asked for, LeakyReLU(0.1) or another activation."""
+    """3×3 convolution, batch normalisation if `norm`, and LeakyReLU(0.1) or another activation."""
     layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, padding=dilation, dilation=dilation)]
     if norm:
         layers.append(nn.BatchNorm2d(outputs))
     return nn.Sequential(*layers, activation if activation is not None else nn.LeakyReLU(0.1))
 
 
-def in_full_precision(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """Apply a layer in its own precision inside autocast: 8 bits of a bfloat16 do not hold a flow of 256 pixels."""
+def without_autocast(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """Apply a layer in the precision of its weights, because bfloat16 cannot represent large flows precisely."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.to(layer.weight.dtype)
-        return F.conv2d(x, _widened(layer.weight, 1, x), layer.bias, layer.stride, layer.padding, layer.dilation)
+        return _convolve_padded(layer, x)
 
 
-def for_matrix_units(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """The input of densely connected layers as a GPU likes it, inside autocast.
+def pad_for_tensor_cores(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """Convert the input of densely connected layers for tensor cores, inside autocast on a GPU.
 
-    16 bits once and for all, laid out as the layer's weights are, and zero channels appended up to a multiple of 8.
+    The dtype is that of autocast, the memory format that of the layer's weights, and zero channels are appended up to
+    a multiple of 8.
     """
     if not x.is_cuda or not torch.is_autocast_enabled(x.device.type):
         return x
@@ -109,23 +111,20 @@ def for_matrix_units(x: Tensor, layer: nn.Conv2d) -> Tensor:
 
 
 def convolve(block: nn.Module, x: Tensor) -> Tensor:
-    """A `conv_block` of features that may have zero channels appended."""
+    """Apply a `conv_block` to features that may have zero channels appended."""
     assert isinstance(block, nn.Sequential) and isinstance(block[0], nn.Conv2d)  # noqa: PT018
-    conv = block[0]
-    if x.shape[1] == conv.in_channels:
-        return block(x)
-    x = F.conv2d(x, _widened(conv.weight, 1, x), conv.bias, conv.stride, conv.padding, conv.dilation)
-    return block[1:](x)
+    return block(x) if x.shape[1] == block[0].in_channels else block[1:](_convolve_padded(block[0], x))
 
 
-def _widened(weight: Tensor, dim: int, x: Tensor) -> Tensor:
-    """Weights of a layer, with zeros for channels that were appended to its input."""
-    extra = x.shape[1] - weight.shape[dim]
-    return weight if extra == 0 else F.pad(weight, [0, 0] * (weight.dim() - 1 - dim) + [0, extra])
+def _convolve_padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """A convolution whose weights get zeros for channels that were appended to its input."""
+    extra = x.shape[1] - layer.in_channels
+    weight = F.pad(layer.weight, (0, 0, 0, 0, 0, extra)) if extra else layer.weight
+    return F.conv2d(x, weight, layer.bias, layer.stride, layer.padding, layer.dilation)
 
 
 class Upsampler(nn.ConvTranspose2d):
-    """Learnt ×2 upsampling to two channels."""
+    """Learnt upsampling by two, to two channels."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__(inputs, 2, 4, stride=2, padding=1)
@@ -137,10 +136,10 @@ class Upsampler(nn.ConvTranspose2d):
 
 
 def initialize(module: nn.Module) -> None:
-    """Start values of a network's own layers, the frozen pyramid left alone.
+    """Initialise a network's layers, except the frozen pyramid.
 
-    Kaiming-normal convolutions with zero bias and batch normalisation that starts as the identity; upsamplers of flow
-    start as bilinear interpolation, which trains significantly better and faster than a random start.
+    Convolutions get Kaiming-normal weights and zero bias. Upsamplers of flow start as bilinear interpolation, which
+    trains significantly better and faster than random values.
     """
     for layer in module.modules():
         if isinstance(layer, nn.ConvTranspose2d) and layer.in_channels == 2:

@@ -11,26 +11,26 @@ from torch import Tensor, nn
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
-from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, mapping_to_pixels
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
 from .published_names import VGG_DECODER_RULES, context_rules
 
 SIDE = 256
-FINE_ENOUGH = 2  # times 256×256: resolutions above it are approached in steps (published: 3)
+MAX_RATIO, PUBLISHED_MAX_RATIO = 2, 3  # Ratios of resolutions beyond which extra levels refine the coarse flow.
 
 
 class GLUNet(MatchingNetwork):
     """GLU-Net with any correlation layers.
 
     Args:
-        global_correlation: the layer at 16×16.
-        local_correlation: the layer of the other levels, which share it.
-        filtering: what follows the global layer, see `GlobalMatching`.
+        global_correlation: correlation layer at 16×16.
+        local_correlation: correlation layer that the other levels share.
+        filtering: filtering of the global volume, see `GlobalMatching`.
         activation: non-linearity of the global volume, see `GlobalMatching`.
-        semantic: features of Semantic-GLU-Net: those of the L-Net's levels are concatenated with coarser ones.
+        semantic: use the features of Semantic-GLU-Net, where coarser features are concatenated at the first two levels.
         radius: search radius of the local layer.
         width: factor of all channels, below 1 for small test networks.
-        published: see `MatchingNetwork`. Published code also takes the number of refinements of large images from
+        published: see `MatchingNetwork`. Published code also derives the number of extra levels of large images from
             their width alone, so that tall images get too few.
     """
 
@@ -80,7 +80,7 @@ class GLUNet(MatchingNetwork):
         return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Pixels of 256×256 at the first two levels, of the working size at the others."""
+        """256×256 at the first two levels, the working size at the others."""
         return [(SIDE, SIDE)] * 2 + [self.round_size(height, width)] * 2
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
@@ -125,11 +125,10 @@ class GLUNet(MatchingNetwork):
         return [flow4, flow3, flow2, flow1]
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images of which one may be mirrored, as objects of one class often are (TSS).
+        """Flow between images one of which may be mirrored, as objects of one class often are (TSS).
 
-        Each sample is tried with the reference as it is and mirrored. Mirrored wins where the coarsest level says so,
-        with the images exchanged too: with GOCor by the larger sum of best scores, with plain correlation by the
-        smaller horizontal motion.
+        A sample is matched mirrored if the coarsest level prefers that in both directions: with GOCor by the larger
+        sum of highest scores, with plain correlation by the smaller horizontal motion.
 
         Args:
             reference: see `forward`.
@@ -137,14 +136,14 @@ class GLUNet(MatchingNetwork):
             **options: those of `forward`.
 
         Returns:
-            Flow `(B, 2, H, W)` of the reference as it is, and which samples were matched mirrored, `(B,)` bool.
+            Flow `(B, 2, H, W)` of the original reference, and which samples were matched mirrored, `(B,)` bool.
         """
         mirrored = (self._agreement(reference.flip(3), query, options) > self._agreement(reference, query, options)) & (
             self._agreement(query.flip(3), reference, options) > self._agreement(query, reference, options)
         )
         choose = mirrored.view(-1, 1, 1, 1)
         flow = self(torch.where(choose, reference.flip(3), reference), query, **options)
-        # Pixel x of the reference is pixel W−1−x of the mirrored one: its flow is read there, and starts there.
+        # Pixel x of the reference is pixel W−1−x of the mirrored one, where its flow is read and starts.
         width = reference.shape[3]
         back = flow.flip(3)
         start = (width - 1) - 2 * torch.arange(width, dtype=flow.dtype, device=flow.device)
@@ -159,12 +158,7 @@ class GLUNet(MatchingNetwork):
         volume = self.global_matching(reference4, query4, options.get("iters_global"))
         if self.global_matching.activation == "leaky-relu":
             return volume.amax((2, 3)).sum(1)
-        return -self._decode_global(volume)[:, 0].abs().mean((1, 2))
-
-    def _decode_global(self, volume: Tensor) -> Tensor:
-        """Global volume → flow at 16×16, in pixels of 256×256."""
-        start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
-        return mapping_to_pixels(self.decoder4(torch.cat([volume, start], 1))) * 16
+        return -decode_global_volume(self.decoder4, volume, 16)[:, 0].abs().mean((1, 2))
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Features of RGB images `(B, 3, 256, 256)` in [0, 255] at 32×32 and 16×16."""
@@ -175,7 +169,7 @@ class GLUNet(MatchingNetwork):
         return self._coarse_flows(reference, query)[1]
 
     def _coarse_features(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """The same, of normalised images."""
+        """`coarse_features` of normalised images."""
         level3, level4 = self.pyramid(image, (3, 4))
         if not self.semantic:
             return level3, level4
@@ -192,7 +186,7 @@ class GLUNet(MatchingNetwork):
     ) -> tuple[Tensor, Tensor]:
         """The L-Net: coarse features → flows at 16×16 and 32×32, in pixels of 256×256."""
         (reference3, reference4), (query3, query4) = reference, query
-        flow4 = self._decode_global(self.global_matching(reference4, query4, iters_global))
+        flow4 = decode_global_volume(self.decoder4, self.global_matching(reference4, query4, iters_global), 16)
         up_flow = self.upflow4(flow4)
         volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
@@ -201,9 +195,9 @@ class GLUNet(MatchingNetwork):
     def _refine(
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
     ) -> Tensor:
-        """Extra levels between 256×256 and the resolution of a large image, with the decoder of the next level."""
-        ratio = (width if self.published else max(height, width)) / SIDE
-        extra = max(0, round(math.log2(ratio / (3 if self.published else FINE_ENOUGH))))
+        """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
+        ratio = width / PUBLISHED_MAX_RATIO if self.published else max(height, width) / MAX_RATIO
+        extra = max(0, round(math.log2(ratio / SIDE)))
         for remaining in range(extra, 0, -1):
             scale = 1 / (8 * 2**remaining)
             size = int(height * scale), int(width * scale)

@@ -1,4 +1,4 @@
-"""Forward passes recorded as CUDA graphs and replayed: at small batches a GPU otherwise waits for its next kernel."""
+"""Forward passes recorded as CUDA graphs, which saves the kernel launches that dominate small batches."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Recording:
-    """A graph, the tensors that it reads and the one that it writes."""
+    """A CUDA graph with its input and output tensors."""
 
     graph: torch.cuda.CUDAGraph
     inputs: tuple[Tensor, ...]
@@ -19,10 +19,10 @@ class Recording:
 
 
 class GraphCache:
-    """Recordings of a function by the shapes of its arguments; the least recently used give way.
+    """A cache of recordings by the shapes of the arguments; the least recently used are evicted.
 
     Args:
-        limit: how many to keep. Each holds the memory that a pass needs.
+        limit: number of recordings. Each holds the memory of a forward pass.
     """
 
     def __init__(self, limit: int = 4) -> None:
@@ -30,12 +30,12 @@ class GraphCache:
         self.recordings: OrderedDict[Hashable, Recording] = OrderedDict()
 
     def run(self, function: Callable[..., Tensor], inputs: tuple[Tensor, ...], key: Hashable) -> Tensor:
-        """`function(*inputs)`, by replaying the recording of these shapes, which is made the first time.
+        """Return `function(*inputs)` by replaying the recording of these shapes, which the first call makes.
 
         Args:
-            function: what to run; it must not wait for the device, and depends on `inputs` and `key` alone.
+            function: it must not synchronise with the device, and must depend on `inputs` and `key` alone.
             inputs: tensors on one GPU.
-            key: all else that the result depends on.
+            key: everything else that the result depends on.
         """
         key = key, tuple((x.shape, x.dtype, x.device) for x in inputs)
         if key not in self.recordings:
@@ -51,7 +51,7 @@ class GraphCache:
 
 
 def warm_up(call: Callable[[], object], times: int = 3) -> None:
-    """Call what will be recorded, on a stream of its own: libraries choose algorithms, kernels are compiled."""
+    """Call a function on a side stream before it is recorded, so that algorithms are chosen and kernels compiled."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

@@ -1,4 +1,4 @@
-"""Correlation layers as the networks use them: normalisation before, filtering and non-linearity after."""
+"""Correlation layers with the normalisation before and the filtering and non-linearity after them."""
 
 from typing import Literal
 
@@ -17,10 +17,10 @@ class GlobalMatching(nn.Module):
     """L2-normalised features → global correlation → filtering → non-linearity.
 
     Args:
-        correlation: the layer: `GlobalFeatureCorrelation`, `GlobalGOCor` or one of your own with their interface.
-        filtering: what follows: nothing, mutual matching (GLU-Net's cyclic consistency) or NC-Net's consensus.
-        activation: `"relu-l2"`, ReLU and L2 normalisation over channels, which suits plain correlation, or
-            `"leaky-relu"`, which suits GOCor (paper, appendix D).
+        correlation: `GlobalFeatureCorrelation`, `GlobalGOCor` or a layer with the same interface.
+        filtering: nothing, mutual matching (GLU-Net's cyclic consistency) or NC-Net's consensus.
+        activation: `"relu-l2"`, ReLU and L2 normalisation over channels, for plain correlation, or `"leaky-relu"` for
+            GOCor (paper, appendix D).
     """
 
     def __init__(self, correlation: nn.Module, *, filtering: Filtering, activation: Activation) -> None:
@@ -32,7 +32,7 @@ class GlobalMatching(nn.Module):
         self.consensus = NeighbourhoodConsensus() if filtering == "consensus" else None
 
     def forward(self, reference: Tensor, query: Tensor, iters: int | None = None) -> Tensor:
-        """`(B, C, H, W)` twice → `(B, H·W, H, W)`, float32 inside autocast: ratios of scores need the digits."""
+        """`(B, C, H, W)` twice → `(B, H·W, H, W)`; in float32 inside autocast, because ratios of scores need it."""
         precision = torch.promote_types(reference.dtype, torch.float32)
         with torch.autocast(reference.device.type, enabled=False):
             reference, query = (l2_normalize(x.to(precision)) for x in (reference, query))
@@ -45,10 +45,10 @@ class GlobalMatching(nn.Module):
 
 
 class LocalMatching(nn.Module):
-    """Local correlation and LeakyReLU(0.1). Features are taken as they are.
+    """Local correlation of features that are not normalised, and LeakyReLU(0.1).
 
     Args:
-        correlation: the layer: `LocalFeatureCorrelation`, `LocalGOCor` or one of your own with their interface.
+        correlation: `LocalFeatureCorrelation`, `LocalGOCor` or a layer with the same interface.
     """
 
     def __init__(self, correlation: nn.Module) -> None:
@@ -71,3 +71,15 @@ def mapping_to_pixels(mapping: Tensor) -> Tensor:
     x = torch.arange(width, dtype=mapping.dtype, device=mapping.device)
     y = torch.arange(height, dtype=mapping.dtype, device=mapping.device).unsqueeze(1)
     return torch.stack([(mapping[:, 0] + 1) * ((width - 1) / 2) - x, (mapping[:, 1] + 1) * ((height - 1) / 2) - y], 1)
+
+
+def decode_global_volume(decoder: nn.Module, volume: Tensor, cell: int) -> Tensor:
+    """Global volume → flow `(B, 2, H, W)` in image pixels, with zeros in place of an initial flow.
+
+    Args:
+        decoder: volume and flow → normalised mapping.
+        volume: `(B, Hq·Wq, H, W)`.
+        cell: image pixels per cell of the volume.
+    """
+    start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
+    return mapping_to_pixels(decoder(torch.cat([volume, start], 1))) * cell

@@ -1,4 +1,4 @@
-"""Published checkpoints: networks filled by their published parameter names, and torchvision's VGG-16."""
+"""Loading of published checkpoints and of torchvision's VGG-16."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from .published_names import Rule
 
 
 def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) -> None:
-    """Fill a network from a published state dict, and make it behave as published code does.
+    """Load a published state dict into a network, and switch it to published rules.
 
-    Every key must find its place and every place must be filled; otherwise a `ValueError` names them and the network
-    is left as it was.
+    Every key must match a parameter and every parameter a key. Otherwise a `ValueError` names the others, and the
+    network is not changed.
     """
     own = network.state_dict()
     translated: dict[str, Tensor] = {}
@@ -27,7 +27,7 @@ def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) 
             unexpected.append(key)
             continue
         if key.startswith("NeighConsensus") and key.endswith("weight"):
-            value = value.movedim(0, 2)  # stored with the kernel's first axis in front
+            value = value.movedim(0, 2)  # The kernel's first axis is stored in front.
         if value.numel() != own[name].numel():
             raise InputError(
                 f"{key} should have {tuple(own[name].shape)} values, the checkpoint has {tuple(value.shape)}"
@@ -43,9 +43,9 @@ def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) 
 
 
 def load_vgg(pyramid: VGGPyramid, state: Mapping[str, Tensor]) -> None:
-    """Fill the pyramid from torchvision's VGG-16 (keys `features.N.weight` and `.bias`; its classifier is ignored)."""
+    """Load torchvision's VGG-16 into a pyramid (keys `features.N.weight` and `.bias`; the classifier is ignored)."""
     layers = [layer for level in pyramid.children() for layer in level.children() if isinstance(layer, nn.Conv2d)]
-    numbers = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21)  # of torchvision's convolutions up to conv4_3
+    numbers = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21)  # Indices of torchvision's convolutions up to conv4_3.
     with torch.no_grad():
         for number, layer in zip(numbers, layers, strict=True):
             for leaf in ("weight", "bias"):

@@ -1,4 +1,4 @@
-"""Published parameter names, translated to ours by rules that each network lists as `published_rules`."""
+"""Rules that translate published parameter names to ours; each network lists its own as `published_rules`."""
 
 import re
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from ..modules.gocor import PUBLISHED_NAMES
 
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
-"""A pattern of published parameter names and what replaces it."""
+"""A pattern of published parameter names and its replacement."""
 
 
 def context_rules(published: str, ours: str) -> tuple[Rule, ...]:
-    """Rules of a context network: its layers 1 to 6, then the one that predicts flow."""
+    """Rules of a context network: layers 1 to 6, then the layer that predicts flow."""
     return (
         (rf"{published}([1-6])\.(.*)", lambda m: f"{ours}.convs.{int(m[1]) - 1}.{m[2]}"),
         (rf"{published}7\.(.*)", rf"{ours}.predict.\1"),
@@ -18,7 +18,7 @@ def context_rules(published: str, ours: str) -> tuple[Rule, ...]:
 
 
 def gocor_rule(pattern: str, ours: str) -> Rule:
-    """A rule of a GOCor module's parameters; the last group of the pattern is the parameter's published name."""
+    """Rule of a GOCor module's parameters; the last group of the pattern is the parameter's published name."""
 
     def translate(match: re.Match[str]) -> str:
         *others, parameter = match.groups()

@@ -1,4 +1,4 @@
-"""PWC-Net: optical flow from coarse to fine with a local correlation at each of five levels."""
+"""PWC-Net: optical flow from coarse to fine, with a local correlation at each of five levels."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +16,19 @@ from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image
 from .published_names import Rule, context_rules, gocor_rule
 
-FLOW_SCALE = 20  # decoders predict flow in units of 20 full-resolution pixels
-FEATURE_GAIN = 8  # of the first convolution at the start: features of images in [0, 1] then vary by about one
-FLOW_GAIN = 0.1  # of the last convolutions: flows are small at first, and queries warped little
+FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
+FEATURE_GAIN = 8  # Initial gain of the first convolution, so that features of images in [0, 1] have unit variance.
+FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.
 
 
 def _pyramid_name(match: re.Match[str]) -> str:
-    # Three convolutions a level, in this order; the names of the sixth level begin with the middle one.
+    # A level has three convolutions in this order, except that the names of the first two are exchanged in the sixth.
     order = ("aa", "a", "b") if match[1] == "6" else ("a", "aa", "b")
     return f"pyramid.levels.{int(match[1]) - 1}.{order.index(match[2])}.{match[3]}"
 
 
 def _by_level(ours: str) -> Callable[[re.Match[str]], str]:
-    """Published levels 6 to 2 are our entries 0 to 4."""
+    """Rule for parameters of one level: the published levels 6 to 2 are our entries 0 to 4."""
     return lambda match: ours.format(6 - int(match[1]), *match.groups()[1:])
 
 
@@ -47,8 +47,8 @@ class PWCNet(MatchingNetwork):
     """PWC-Net with any local correlation layers.
 
     Args:
-        correlations: five layers, of levels 6 (1/64 of the resolution) to 2 (1/4).
-        channels: of the pyramid's levels 1 to 6.
+        correlations: correlation layers of levels 6 (1/64 of the resolution) to 2 (1/4).
+        channels: numbers of channels of the pyramid's levels 1 to 6.
         radius: search radius of the layers.
         width: factor of the decoders' channels, below 1 for small test networks.
         published: see `MatchingNetwork`.
@@ -78,13 +78,13 @@ class PWCNet(MatchingNetwork):
         inputs = [window, *(window + channels[level - 1] + 4 for level in (5, 4, 3, 2))]
         decoders = [FlowDecoder(n, norm=False, width=width) for n in inputs]
         self.decoders = nn.ModuleList(decoders)
-        # The fifth upsampler is not used. Published checkpoints hold it, so it is kept, frozen: names and counts agree.
+        # The fifth upsampler is unused and frozen. It exists because published checkpoints contain it.
         self.upflow = nn.ModuleList(Upsampler(2) for _ in range(5))
         self.upflow[4].requires_grad_(False)
         self.upfeat = nn.ModuleList(Upsampler(decoder.outputs) for decoder in decoders[:4])
         self.context = ContextNetwork(decoders[-1].outputs, norm=False, width=width)
         initialize(self)
-        with torch.no_grad():  # else what correlations tell drowns beside the features, and plain ones learn late
+        with torch.no_grad():  # Otherwise features outweigh correlations, and plain correlations learn late.
             next(layer for layer in self.pyramid.modules() if isinstance(layer, nn.Conv2d)).weight.mul_(FEATURE_GAIN)
             for last in (*(decoder.predict for decoder in decoders), self.context.predict):
                 last.weight.mul_(FLOW_GAIN)
@@ -94,7 +94,7 @@ class PWCNet(MatchingNetwork):
         return -(-height // 64) * 64, -(-width // 64) * 64
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Pixels of the working size, at every level."""
+        """The working size at every level."""
         return [self.round_size(height, width)] * 5
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
@@ -119,7 +119,7 @@ class PWCNet(MatchingNetwork):
                 x = self.matching[0](f_reference, f_query, iters_local)
             else:
                 flow, features = self.upflow[index - 1](flow), self.upfeat[index - 1](features)
-                warped = _warp_seen(f_query, flow * (FLOW_SCALE / 2 ** (6 - index)))
+                warped = _warp_inside(f_query, flow * (FLOW_SCALE / 2 ** (6 - index)))
                 volume = self.matching[index](f_reference, warped, iters_local)
                 x = torch.cat([volume, f_reference, flow, features], 1)
             features, flow = self.decoders[index](x)
@@ -130,13 +130,13 @@ class PWCNet(MatchingNetwork):
 
 
 def _resize_bytes(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """Bilinear resizing of bytes as published code does it, by Pillow: the width, then the height, both rounded."""
+    """Resize bytes bilinearly as Pillow does in published code: first the width, then the height, both rounded."""
     for step in ((image.shape[2], size[1]), size):
         image = (resize_image(image, step, published=False) + 0.5).floor().clamp(0, 255)
     return image
 
 
-def _warp_seen(features: Tensor, flow: Tensor) -> Tensor:
-    """Warp, with zeros wherever a sample reaches beyond the border."""
-    seen = warp(torch.ones_like(features[:, :1]), flow)
-    return warp(features, flow) * (seen >= 0.9999).to(features.dtype)
+def _warp_inside(features: Tensor, flow: Tensor) -> Tensor:
+    """Warp features, with zeros where a bilinear sample reaches beyond the border."""
+    inside = warp(torch.ones_like(features[:, :1]), flow)
+    return warp(features, flow) * (inside >= 0.9999).to(features.dtype)

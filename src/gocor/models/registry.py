@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -15,10 +16,12 @@ from .network import MatchingNetwork
 from .pwcnet import PWCNet
 from .recurrent import RecurrentNet
 
+Builder = TypeVar("Builder", bound=Callable[[], MatchingNetwork])
+
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A network that can be made by name."""
+    """A network that can be created by name."""
 
     name: str
     description: str
@@ -27,16 +30,28 @@ class ModelEntry:
 
 REGISTRY: dict[str, ModelEntry] = {}
 
-TINY = 1 / 8  # width of the small variants that exist so that tests are fast
+TINY = 1 / 8  # Width of the small variants, which keep tests fast.
 TINY_PYRAMID = (4, 4, 8, 8, 12, 12)
 
 
-def register(name: str, description: str) -> Callable[[Callable[[], MatchingNetwork]], Callable[[], MatchingNetwork]]:
-    """Enter a builder of a network under a name."""
+def register(name: str, description: str) -> Callable[[Builder], Builder]:
+    """Decorator that registers a network for `load_model`, `gocor.match`, training, evaluation and the command line.
 
-    def enter(build: Callable[[], MatchingNetwork]) -> Callable[[], MatchingNetwork]:
+    It decorates a function without arguments that returns a `MatchingNetwork`, or a class whose constructor takes no
+    arguments; see `docs/extending.md`::
+
+        @gocor.models.register("mynet-gocor", "my network with local GOCor")
+        def mynet_gocor() -> MatchingNetwork:
+            return MyNet(LocalGOCor())
+
+    Args:
+        name: unique name of the network. Names that end in `-tiny` are for tests and are not listed.
+        description: one line for `gocor models`.
+    """
+
+    def enter(build: Builder) -> Builder:
         if name in REGISTRY:
-            raise InputError(f"there is a model {name!r} already")
+            raise InputError(f"a model named {name!r} is registered already")
         REGISTRY[name] = ModelEntry(name, description, build)
         return build
 
@@ -55,7 +70,7 @@ def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
 
 
 def create_model(name: str) -> MatchingNetwork:
-    """A network with start values (and no trained features yet); see `load_model` for one that is ready to use."""
+    """A network with initial values, in evaluation mode; `load_model` returns one with trained weights."""
     if name not in REGISTRY:
         raise InputError(f"no model is named {name!r}; there are {', '.join(list_models())}")
     network = REGISTRY[name].build()
@@ -64,13 +79,13 @@ def create_model(name: str) -> MatchingNetwork:
 
 
 def sketch(name: str) -> MatchingNetwork:
-    """A network without storage for its parameters, to ask it for its facts."""
+    """A network whose parameters have no storage, to read its facts."""
     with torch.device("meta"):
         return create_model(name)
 
 
-def _five(make: Callable[[], nn.Module]) -> list[nn.Module]:
-    return [make() for _ in range(5)]
+def _five(layer: Callable[[], nn.Module]) -> list[nn.Module]:
+    return [layer() for _ in range(5)]
 
 
 @register("basenet", "BaseNet with plain correlations (ablation I)")

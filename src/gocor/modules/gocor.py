@@ -229,20 +229,21 @@ class GOCor(nn.Module, ABC):
         return self.log_step_factor.to(dtype).exp()
 
     def _needs_gradients(self, *features: Tensor) -> bool:
-        return select.needs_gradients(*features, *self.parameters())
+        return torch.is_grad_enabled() and select.needs_gradients(*features, *self.parameters())
 
     def _derive(self, compute: Callable[[], Any], *key: Any) -> Any:
         """What kernels take, computed from the parameters; kept until a parameter or the key changes."""
+        if torch.compiler.is_compiling():
+            return compute()
         parameters = list(self.parameters())
-        # While a CUDA graph is recorded, new tensors lie in its memory. Inference tensors do not count their versions.
-        capturing = parameters[0].is_cuda and torch.cuda.is_current_stream_capturing()
-        if torch.compiler.is_compiling() or any(p.is_inference() for p in parameters):
+        if any(p.is_inference() for p in parameters):  # inference tensors do not count their versions
             return compute()
         state = (*key, *((p.data_ptr(), p._version) for p in parameters))
         if self._derived[0] == state:
             return self._derived[1]
         value = compute()
-        if not capturing:
+        # Tensors that are made while a CUDA graph is recorded lie in the graph's memory, and must not be kept.
+        if not (parameters[0].is_cuda and torch.cuda.is_current_stream_capturing()):
             self._derived = state, value
         return value
 

@@ -34,6 +34,8 @@ _COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
 HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
 FORM_OVERRIDE = os.environ.get("GOCOR_FORM", "auto")
 
+_CAPABLE: dict[torch.device, bool] = {}  # devices that were asked already: each call would take 20 microseconds
+
 logger = logging.getLogger("gocor")
 
 
@@ -215,7 +217,9 @@ def kernels_run_on(device: torch.device) -> bool:
     """Whether the Triton kernels run on a device: an NVIDIA GPU from Ampere (8.0) on, with Triton and a C compiler."""
     if not HAS_TRITON or device.type != "cuda" or torch.version.hip is not None:
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device not in _CAPABLE:
+        _CAPABLE[device] = torch.cuda.get_device_capability(device) >= (8, 0)
+    return _CAPABLE[device]
 
 
 @cache

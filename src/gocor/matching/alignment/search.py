@@ -1,6 +1,7 @@
 """The search for a homography that explains most of the motion between the images of a pair."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -12,10 +13,13 @@ from ...ops.patches import CONTRAST, patch_correlation
 from ...ops.warp import forward_backward_error, pixel_grid, warp
 from ...utils.arrays import Array
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
-from .views import CoarseMatcher, View, rotation, shift
+from .views import CoarseMatcher, View
 from .warping import visible_mask, warp_perspective
 
 FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
+
+
+SUPPORT = attrgetter("support")
 
 
 class AlignmentSearch:
@@ -25,41 +29,36 @@ class AlignmentSearch:
         network: one that gives coarse matches, in evaluation mode.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        settings: of the search.
+        settings: of the alignment.
 
     Attributes:
-        unaligned: view of each pair as it is.
+        unaligned: view of each pair without alignment.
         best: best view of each pair so far.
     """
 
-    def __init__(
-        self,
-        network: MatchingNetwork,
-        reference: Tensor,
-        query: Tensor,
-        settings: AlignmentSettings = DEFAULT_ALIGNMENT,
-    ) -> None:
+    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor, settings: AlignmentSettings) -> None:
         self.settings = settings
         self.matcher = CoarseMatcher(network, reference, query, settings)
         self.unaligned = self.matcher.match([(pair, np.eye(3)) for pair in range(len(reference))])
         self.best = list(self.unaligned)
 
     def run(self) -> None:
-        """Search from the images as they are, then from shifted and rotated queries where little was found."""
+        """Search from the unaligned images, then from shifted and rotated queries for pairs with little support."""
         settings, matcher = self.settings, self.matcher
         found = [[view] for view in self.refine(self.unaligned)]
 
-        shifts = [shift(x, y, matcher.side) for x, y in settings.shifts]
         weak = [pair for pair, views in enumerate(found) if views[0].support < settings.support_without_shifts]
-        shifted = self.refine(matcher.match([(pair, matrix) for pair in weak for matrix in shifts]), rounds=1)
+        starts = [(pair, matcher.shift(x, y)) for pair in weak for x, y in settings.shifts]
+        shifted = self.refine(matcher.match(starts), rounds=1)
         rivals = [v for v in shifted if v.support >= settings.rival_support * found[v.pair][0].support]
         for view in self.refine(rivals):
             found[view.pair].append(view)
 
-        turns = [rotation(degrees, matcher) for degrees in settings.turns]
-        weak = [pair for pair, views in enumerate(found) if _best(views).support < settings.support_without_turns]
-        turned = self.refine(matcher.match([(pair, matrix) for pair in weak for matrix in turns]), rounds=1)
-        for view in self.refine([_best([v for v in turned if v.pair == pair]) for pair in weak if turns]):
+        weak = [i for i, views in enumerate(found) if max(map(SUPPORT, views)) < settings.support_without_turns]
+        starts = [(pair, matcher.rotation(degrees)) for pair in weak for degrees in settings.turns]
+        turned = self.refine(matcher.match(starts), rounds=1)
+        best = [max((v for v in turned if v.pair == pair), key=SUPPORT) for pair in weak if turned]
+        for view in self.refine(best):
             found[view.pair].append(view)
         self.best = [self.choose(views) for views in found]
 
@@ -106,7 +105,7 @@ class AlignmentSearch:
 
     def choose(self, views: Sequence[View]) -> View:
         """The view with the highest support; among rivals, the one whose fine detail agrees best."""
-        ordered = sorted(views, key=_support, reverse=True)
+        ordered = sorted(views, key=SUPPORT, reverse=True)
         limit = max(self.settings.min_support, self.settings.rival_support * ordered[0].support)
         rivals: list[View] = []
         for view in ordered:
@@ -160,14 +159,8 @@ def fit_homography(view: View, side: int, settings: AlignmentSettings = DEFAULT_
             break
     else:
         return None
-    step, inliers = cv2.findHomography(
-        view.points[chosen],
-        view.targets[chosen],
-        cv2.USAC_MAGSAC,
-        settings.inlier_distance * side,
-        maxIters=5000,
-        confidence=0.999,
-    )
+    matches, threshold = (view.points[chosen], view.targets[chosen]), settings.inlier_distance * side
+    step, inliers = cv2.findHomography(*matches, cv2.USAC_MAGSAC, threshold, maxIters=5000, confidence=0.999)
     if step is None or not np.isfinite(step).all():
         return None
     matrix = view.matrix @ step
@@ -186,11 +179,3 @@ def _is_plausible(matrix: Matrix, points: Array, settings: AlignmentSettings) ->
     largest, smallest = np.median(np.linalg.svd(slopes, compute_uv=False), 0)
     low, high = settings.scale_range
     return bool(np.linalg.det(slopes).min() > 0 and smallest > low and largest < high)
-
-
-def _support(view: View) -> float:
-    return view.support
-
-
-def _best(views: Sequence[View]) -> View:
-    return max(views, key=_support)

@@ -18,7 +18,7 @@ class AlignmentSettings:
     support_without_shifts: float = 0.15  # Support from which on no shifted queries are tried.
     support_without_turns: float = 0.05  # Support from which on no rotated queries are tried.
     min_support: float = 0.01  # Support that an alignment needs.
-    min_gain: float = 1.05  # Factor by which its support must exceed that of the images as they are.
+    min_gain: float = 1.05  # Factor by which its support must exceed that of the unaligned images.
     min_corner_motion: float = 0.08  # Images whose corners all move by less are not aligned.
     rival_support: float = 0.3  # Fraction of the highest support from which on another alignment is a rival.
     rival_distance: float = 1 / 16  # Median distance between the matches of two rivals.
@@ -33,7 +33,8 @@ class AlignmentSettings:
     ambiguity_rank: int = 12  # Rank of the non-local similarity that is the ambiguity baseline of a feature.
     closeup_scale: float = 1.4  # Scale from which on the warped query has twice the reference's resolution.
     max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
-    views_per_batch: int = 16  # Warped queries that pass through the coarse levels at once.
+    views_per_batch: int = 32  # Warped queries that pass through the coarse levels at once, on a GPU.
+    views_per_batch_cpu: int = 2  # The same on a CPU, whose caches hold few activations.
 
 
 DEFAULT_ALIGNMENT = AlignmentSettings()

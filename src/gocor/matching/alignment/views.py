@@ -64,9 +64,23 @@ class CoarseMatcher:
 
     def match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
         """Match pairs, given by their index, with the query warped by a homography of coarse pixels."""
-        size = self.settings.views_per_batch
+        on_cpu = self.query.device.type == "cpu"
+        size = self.settings.views_per_batch_cpu if on_cpu else self.settings.views_per_batch
         chunks = (starts[first : first + size] for first in range(0, len(starts), size))
         return [view for chunk in chunks for view in self._match(chunk)]
+
+    def shift(self, x: float, y: float) -> Matrix:
+        """Translation by fractions of the side, in coarse pixels."""
+        return np.array([[1, 0, x * self.side], [0, 1, y * self.side], [0, 0, 1]])
+
+    def rotation(self, degrees: float) -> Matrix:
+        """Rotation about the centres of both images, at their own aspect ratios, in coarse pixels."""
+        (height, width), (query_height, query_width) = self.reference.shape[2:], self.query.shape[2:]
+        scale = math.sqrt(query_height * query_width / (height * width))
+        cos, sin = scale * math.cos(math.radians(degrees)), scale * math.sin(math.radians(degrees))
+        from_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
+        turned = np.array([[cos, -sin, (query_width - 1) / 2], [sin, cos, (query_height - 1) / 2], [0, 0, 1]])
+        return np.asarray(self.query_to_coarse @ turned @ from_centre @ np.linalg.inv(self.to_coarse))
 
     def _match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
         pairs, matrices = [pair for pair, _ in starts], np.stack([matrix for _, matrix in starts])
@@ -82,22 +96,17 @@ class CoarseMatcher:
             tuple(torch.cat([second, first]) for first, second in both),
         )
         forward, backward = flows.float().chunk(2)  # (V, 2, h, w)
-        points = self._cell_centres(forward)
+        grid = pixel_grid(forward.shape[2], forward.shape[3], device=forward.device)
+        points = (grid + 0.5) * (self.side / forward.shape[3]) - 0.5  # centres of the cells
         targets = points + forward
         error = self._consistency_error(forward, backward, targets, matrices)
         support = self._support(pairs, features[-1], forward, error)
-        # One copy to the host serves all views.
-        values = torch.cat([targets.flatten(1), error.flatten(1), support[:, None]], 1).double().cpu().numpy()
-        starts_at = points[0].flatten(1).mT.double().cpu().numpy()
-        cells = len(starts_at)
+        # The host waits for the device once for all views.
+        values = torch.cat([points.expand_as(targets), targets, error], 1).flatten(2).double().cpu().numpy()
         return [
-            View(matrix, starts_at, row[: 2 * cells].reshape(2, cells).T, row[2 * cells : -1], float(row[-1]), pair)
-            for pair, matrix, row in zip(pairs, matrices, values, strict=True)
+            View(matrix, maps[:2].T, maps[2:4].T, maps[4], float(mean), pair)
+            for pair, matrix, maps, mean in zip(pairs, matrices, values, support.tolist(), strict=True)
         ]
-
-    def _cell_centres(self, grid: Tensor) -> Tensor:
-        """Centres of a grid's cells in coarse pixels: `(1, 2, h, w)`."""
-        return (pixel_grid(grid.shape[2], grid.shape[3], device=grid.device) + 0.5) * (self.side / grid.shape[3]) - 0.5
 
     def _consistency_error(self, forward: Tensor, backward: Tensor, targets: Tensor, matrices: Matrix) -> Tensor:
         """Forward–backward error `(V, 1, h, w)` in coarse pixels, infinite where a match is outside its query."""
@@ -118,27 +127,6 @@ class CoarseMatcher:
         consistency = torch.exp(-error / (self.settings.consistency[0] * self.side))
         margin = (similarity - self.ambiguity[pairs]).clamp(min=0)
         return (F.adaptive_avg_pool2d(consistency, size) * margin).mean((1, 2, 3))
-
-
-def shift(x: float, y: float, side: int) -> Matrix:
-    """Translation by fractions of the sides, in coarse pixels."""
-    return np.array([[1, 0, x * side], [0, 1, y * side], [0, 0, 1]])
-
-
-def rotation(degrees: float, matcher: CoarseMatcher) -> Matrix:
-    """Rotation about the centres of both images, at their own aspect ratios, in coarse pixels."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    (height, width), (query_height, query_width) = matcher.reference.shape[2:], matcher.query.shape[2:]
-    scale = math.sqrt(query_height * query_width / (height * width))
-    to_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
-    turn = np.array(
-        [
-            [scale * cos, -scale * sin, (query_width - 1) / 2],
-            [scale * sin, scale * cos, (query_height - 1) / 2],
-            [0, 0, 1],
-        ]
-    )
-    return np.asarray(matcher.query_to_coarse @ turn @ to_centre @ np.linalg.inv(matcher.to_coarse))
 
 
 def _descriptors(features: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ def match_wide_baseline(
         network: one that gives coarse matches, in evaluation mode.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        backward: whether to compute the flow query → reference too.
+        backward: compute the flow query → reference too.
         alignment: settings of the alignment.
         planar: settings of the treatment of flat scenes.
         **options: options of `MatchingNetwork.forward`.
