@@ -23,6 +23,7 @@ STRIDE = 8  # pixels of the image per pixel of the features
 MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
 MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
 TEMPERATURE = 20.0  # of the softmax over global scores, at the start of training
+COARSE_UPDATES = 6  # updates of a coarse match
 DISCOUNT = 0.85  # of the loss, from each update to the one before
 
 
@@ -54,6 +55,7 @@ class RecurrentNet(MatchingNetwork):
         "robust_epsilon": 0.05,
         "weight_decay": 1e-5,
     }
+    coarse_side = 256
     learning_rate_factors: ClassVar[Mapping[str, float]] = {"pyramid.": 0.1}
 
     def __init__(
@@ -137,16 +139,27 @@ class RecurrentNet(MatchingNetwork):
         iters_global: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
-        both = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
-        features = unit_norm(self.matching_head(both))
-        own, other = features.chunk(2)
-        context = self.context_head([level[: len(reference)] for level in both])
+        levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
+        own, other = unit_norm(self.matching_head(levels)).chunk(2)
+        context = self.context_head([level[: len(reference)] for level in levels])
+        return self._match(own, other, context, updates, iters_local, iters_global)
+
+    def _match(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        context: Tensor,
+        updates: int,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """See `_iterate`; from features of both images and the context of the reference."""
         hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
         hidden, context = hidden.tanh(), context.relu()
-        filters = own if self.filters is None else self.filters.filters(own, iters_local)
-        pyramid = pool_pyramid(other, self.scales)
-        grid = pixel_grid(own.shape[2], own.shape[3], device=own.device)
-        flow = self._start_flow(own, other, iters_global)
+        filters = reference if self.filters is None else self.filters.filters(reference, iters_local)
+        pyramid = pool_pyramid(query, self.scales)
+        grid = pixel_grid(reference.shape[2], reference.shape[3], device=reference.device)
+        flow = self._start_flow(reference, query, iters_global)
         found = [(hidden, flow)]
         for _ in range(updates):
             flow = flow.detach()
@@ -155,6 +168,15 @@ class RecurrentNet(MatchingNetwork):
             flow = flow + change
             found.append((hidden, flow))
         return found
+
+    def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
+        """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
+        levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
+        return unit_norm(self.matching_head(levels)), self.context_head(levels), F.max_pool2d(levels[-1], 2)
+
+    def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
+        """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
+        return STRIDE * self._match(reference[0], query[0], reference[1], COARSE_UPDATES)[-1][1]
 
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
