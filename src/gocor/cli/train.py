@@ -73,8 +73,8 @@ def train(
 
     Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
     for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
-    log.jsonl, TensorBoard's event files, and pictures of each validation. Ctrl-C saves last.pt before it ends the
-    command. Under `torchrun`, several processes train together.
+    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C saves
+    last.pt before it ends the command. Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """

@@ -98,7 +98,8 @@ class TrainStep:
     def load(self, pairs: PairBatch, *, lr: float, ema_weight: float) -> None:
         """Copy a batch into the buffers.
 
-        Unknown and out-of-view flow is masked out; occluded flow too, unless the run has `count_occluded`.
+        Unknown flow is masked out; occluded flow too, unless the run has `count_occluded`. Flow that leaves the query
+        is unknown in synthetic pairs and occluded in crops of data sets.
         """
         buffers = self.buffers
         if pairs.reference.shape != buffers.reference.shape:
