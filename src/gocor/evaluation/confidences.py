@@ -33,25 +33,27 @@ class Confidences:
 
 @torch.no_grad()
 def confidences(network: MatchingNetwork, pair: Pair, pixel: tuple[float, float]) -> Confidences | None:
-    """Scores of a pixel in the network's first GOCor module, iteration by iteration; `None` if it has no such module.
+    """Scores of a pixel in the first GOCor module that the network calls, by iteration; `None` if there is none.
 
     Plain correlation is computed on the same features. The maps of a local module cover its search window.
     """
-    layer = next((module for module in network.modules() if isinstance(module, GOCor)), None)
-    if layer is None:
+    calls: list[tuple[GOCor, Tensor, Tensor]] = []
+
+    def record(module: Any, inputs: tuple[Any, ...]) -> None:
+        if not calls:
+            calls.append((module, inputs[0].detach().clone(), inputs[1].detach().clone()))
+
+    handles = [m.register_forward_pre_hook(record) for m in network.modules() if isinstance(m, GOCor)]
+    if not handles:
         return None
-    caught: list[tuple[Tensor, Tensor]] = []
-
-    def catch(module: Any, inputs: tuple[Any, ...]) -> None:
-        if not caught:
-            caught.append((inputs[0].detach(), inputs[1].detach()))
-
-    handle = layer.register_forward_pre_hook(catch)
     try:
         network_matcher(network)(pair.reference, pair.query)
     finally:
-        handle.remove()
-    reference, query = (features.clone() for features in caught[0])
+        for handle in handles:
+            handle.remove()
+    if not calls:
+        return None
+    layer, reference, query = calls[0]
     window = 2 * layer.radius + 1 if isinstance(layer, LocalGOCor) else None
     plain = LocalFeatureCorrelation(window // 2) if window else GlobalFeatureCorrelation()
     volumes = [plain(reference, query), *layer.explain(reference, query).query_volumes]

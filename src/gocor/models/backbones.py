@@ -52,6 +52,8 @@ class VGGPyramid(nn.Module):
 
     def _features(self, image: Tensor, levels: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
         """Features of the requested levels, before and after their max-pool; level 0 has none."""
+        if not image.is_cuda and not needs_gradients(image, *self.parameters()):
+            image = image.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
         x = _rectified(self.level_0, image)
         found = [(x, x)] if 0 in levels else []
         for index, level in enumerate((self.level_1, self.level_2, self.level_3, self.level_4)[: max(levels)], start=1):

@@ -17,8 +17,8 @@ from .zoo import SHIPPED, Evaluation, TrainingRun, WeightsRow, shipped
 
 METRICS = {"aepe": "AEPE", "pck1": "PCK-1", "pck5": "PCK-5", "auc3": "AUC@3", "auc5": "AUC@5", "auc10": "AUC@10"}
 PROTOCOLS = {
-    "network": "Evaluation: the network alone",
-    "match": "Evaluation: as `gocor match` uses it, with alignment",
+    "network": "the network alone",
+    "match": "as `gocor match` uses it, with alignment",
 }
 FROM_DOCS = "../src/gocor/weights/"
 FOOTER = "\nWritten by `python -m gocor.models.cards` from `{name}.toml`.\n"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gocor.ops import local_correlation, lookup, pool_pyramid
+from gocor.ops import Lookup, local_correlation, lookup, pool_pyramid, select
 from gocor.ops.correlation import lookups
 from gocor.ops.correlation.lookups import lookup_all_pairs
 
@@ -106,3 +106,19 @@ def test_bad_input_is_an_error():
         lookup(filters, [], coordinates)
     with pytest.raises(ValueError, match="agree in batch, channels and device"):
         lookup(filters[:, :2], pyramid, coordinates)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@torch.no_grad()
+def test_many_lookups_of_the_same_filters(stored, monkeypatch):
+    filters, pyramid, coordinates = problem(dtype=torch.float32)
+    monkeypatch.setattr(select, "MAX_STORED_PAIRS", 2**20 if stored else 1)
+    scores = Lookup(filters, pyramid)
+    assert bool(scores.stored) == stored
+    for radius in (1, 3):
+        torch.testing.assert_close(scores(coordinates, radius), lookup(filters, pyramid, coordinates, radius))
+
+
+def test_nothing_is_stored_where_gradients_are_needed():
+    filters, pyramid, _ = problem(dtype=torch.float32)
+    assert not Lookup(filters.requires_grad_(), pyramid).stored

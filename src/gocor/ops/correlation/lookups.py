@@ -64,6 +64,35 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
     return torch.cat(levels, 1)
 
 
+class Lookup:
+    """Many lookups of the same filters in the same query, as a recurrent network makes them.
+
+    Calling it with coordinates and a radius returns what `lookup` returns. On a CPU without gradients the scores of all
+    pairs are stored once, unless they are too many (`ops.select`), because every lookup would compute them again.
+
+    Args:
+        filters: see `lookup`.
+        query_pyramid: see `lookup`.
+    """
+
+    def __init__(self, filters: Tensor, query_pyramid: Sequence[Tensor]) -> None:
+        self.filters, self.pyramid = filters, query_pyramid
+        self.stored: list[Tensor] = []
+        if select.stores_all_pairs(filters, query_pyramid[0]):
+            rows = filters.flatten(2).mT  # (B, N, C)
+            self.stored = [torch.bmm(rows, level.flatten(2).to(rows.dtype)) for level in query_pyramid]
+
+    def __call__(self, coordinates: Tensor, radius: int) -> Tensor:
+        """Scores around given positions, see `lookup`."""
+        if not self.stored:
+            return lookup(self.filters, self.pyramid, coordinates, radius)
+        out = []
+        for index, (scores, query) in enumerate(zip(self.stored, self.pyramid, strict=True)):
+            corners, inside, fx, fy = _corners(_at_level(coordinates, index), slice(None), query.shape, radius)
+            out.append(_interpolate(scores.gather(2, corners) * inside, fx, fy, radius).mT)
+        return torch.cat(out, 1).unflatten(2, self.filters.shape[2:])
+
+
 def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
     """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut."""
     check_count("levels", levels, 1)
