@@ -99,7 +99,7 @@ class TrainStep:
         """Copy a batch into the buffers.
 
         Unknown flow is masked out; occluded flow too, unless the run has `count_occluded`. Flow that leaves the query
-        is unknown in synthetic pairs and occluded in crops of data sets.
+        is occluded in crops of data sets, and in synthetic pairs as far as `Preset.leaving` says; else it is unknown.
         """
         buffers = self.buffers
         if pairs.reference.shape != buffers.reference.shape:

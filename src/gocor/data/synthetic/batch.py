@@ -20,7 +20,8 @@ class PairBatch:
             exact wherever the reference shows a photo or an object, for occluded pixels too.
         valid: `(B, 1, H, W)` bool: the pixel shows one surface only (a photo or an object), and its target lies inside
             the query, visible there and not mixed with another surface.
-        occluded: `(B, 1, H, W)` bool: the target lies inside the query, but behind an object.
+        occluded: `(B, 1, H, W)` bool: the flow is known, but the query does not show the pixel. Its target lies behind
+            an object or, as far as the preset allows, outside of the query.
     """
 
     reference: Tensor

@@ -15,6 +15,9 @@ from .settings import Objects
 NODES = 33  # The non-rigid background motion is tabulated on a grid of NODES×NODES points.
 STEP = 0.02  # in coordinates n, for finite differences of the background motion
 STEPS = np.array([[0, 0], [STEP, 0], [0, STEP]])
+THIN = (0.12, 0.35)  # widths of thin objects, relative to the cut-out's
+STANDING = 0.75  # share of the objects that stand still where the camera moves
+DEPTH_CHANGE = (0.6, 1.6)  # bounds of the change of an object's depth by the camera's move
 LEVEL_AREAS = np.array([2, 8, 32])  # stored pixels per image pixel above which an object is halved once, twice, …
 
 
@@ -42,10 +45,18 @@ def draw_objects(
     placed[..., 0] *= np.where(rng.random(shape) < preset.flip, -1.0, 1.0)[..., None]
 
     start, start_linear = _background_motion(warps, centre, frame) if preset.relative else (centre, np.eye(2))
-    query_centre = start + _draw_shifts(preset, shape, rng) * frame.half
+    shift, own_linear = _draw_shifts(preset, shape, rng), _draw_linear(preset, shape, rng)
     jumps = rng.random(shape) >= preset.near
+    if preset.thin:
+        placed[..., 0] *= _draw_widths(preset, shape, rng)[..., None]
+    if preset.parallax:
+        standing, moved, zoom = _draw_parallax(preset, (centre - frame.centre) / frame.half, rng)
+        shift = np.where(standing[..., None], moved, shift)
+        own_linear = np.where(standing[..., None, None], zoom[..., None, None] * np.eye(2), own_linear)
+        jumps &= ~standing
+    query_centre = start + shift * frame.half
     query_centre = np.where(jumps[..., None], rng.random((*shape, 2)) * box, query_centre)
-    linear = start_linear @ _draw_linear(preset, shape, rng)
+    linear = start_linear @ own_linear
     half_side = scale * store.sizes[chosen].max(-1) / 2
     depth = preset.perspective * rng.uniform(-1, 1, (*shape, 2)) / half_side[..., None]
     motion = _homography_about(centre, linear, query_centre, depth)
@@ -99,6 +110,36 @@ def _draw_linear(preset: Objects, shape: tuple[int, ...], rng: np.random.Generat
     linear[..., 0, 1] = preset.shear * shear
     turned = rotation_matrix(np.deg2rad(preset.rotation) * angle) @ linear
     return np.exp(preset.zoom * zoom)[..., None, None] * turned
+
+
+def _draw_widths(preset: Objects, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draw factors of the objects' widths, `(B, K)`: 1, or less for thin ones."""
+    width = np.exp(rng.uniform(np.log(THIN[0]), np.log(THIN[1]), shape))
+    return np.where(rng.random(shape) < preset.thin, width, 1.0)
+
+
+def _draw_parallax(
+    preset: Objects, centre: Array, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Draw the camera's moves, and the motions of objects that stand still, relative to the background's.
+
+    Args:
+        preset: ranges to draw from.
+        centre: of the objects in the reference, `(B, K, 2)` in coordinates n.
+        rng: random numbers.
+
+    Returns:
+        Which objects stand still `(B, K)`, their shifts `(B, K, 2)` in coordinates n, and their zooms `(B, K)`. An
+        object at a depth of 1/ρ of the background's moves ρ times as far as that, so ρ - 1 times relative to it.
+    """
+    count, slots = centre.shape[:2]
+    standing = (rng.random(count) < preset.parallax)[:, None] & (rng.random((count, slots)) < STANDING)
+    nearer = np.exp(np.sort(rng.uniform(*np.log(preset.nearness), (count, slots)), 1)) - 1  # farthest first
+    direction = rng.standard_normal((count, 3))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    travel = np.exp(rng.uniform(*np.log(preset.travel), count))[:, None] * direction
+    zoom = 1 / (1 - nearer * travel[:, 2:]).clip(*DEPTH_CHANGE)
+    return standing, nearer[..., None] * travel[:, None, :2] * zoom[..., None] + (zoom - 1)[..., None] * centre, zoom
 
 
 def _background_motion(warps: Warps, centre: Array, frame: Frame) -> tuple[Array, Array]:

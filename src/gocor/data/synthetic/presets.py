@@ -52,6 +52,14 @@ SMALL_MOTIONS = (
     Motion(weight=0.10, shift=0.3, strength=(0.0, 1)),
 )
 
+# A camera that moves forwards, sideways or along a curve.
+CAMERA_MOTIONS = (
+    Motion(weight=0.40, rotation=5, zoom=0.2, shear=0.04, shift=0.2, corners=0.12, strength=(0.05, 1), bend=0.04),
+    Motion(weight=0.25, rotation=15, zoom=0.3, shear=0.1, shift=0.5, corners=0.2, strength=(0.1, 1), bend=0.05),
+    Motion(weight=0.20, zoom=0.1, shear=0.15, shift=0.4, horizontal=True, strength=(0.05, 1), bend=0.08),
+    Motion(weight=0.15, shift=0.4, strength=(0.0, 1)),
+)
+
 PRESETS: dict[str, Preset] = {
     "static": Preset(WIDE_MOTIONS),
     "dynamic": Preset(WIDE_MOTIONS, objects=Objects()),
@@ -66,6 +74,20 @@ PRESETS: dict[str, Preset] = {
             count=(3, 10), size=(0.08, 0.5), spin=180, near=0.97, shift=(0.005, 0.4), rotation=12, zoom=0.12,
             stretch=0.06, shear=0.06, perspective=0.08,
         ),
+        leaving=0.5,
+    ),
+    "parallax": Preset(
+        CAMERA_MOTIONS,
+        crop=Crop(share=(0.5, 1.0), tilt=5),
+        colour=Colour(
+            brightness=0.15, contrast=0.3, saturation=0.3, channels=0.1, gamma=0.3, grey=0.03, common=0.7,
+            exposure=0.2, light=0.15, light_share=0.3, blur=1.5, blur_share=0.2, noise=0.02,
+        ),
+        objects=Objects(
+            count=(4, 12), size=(0.05, 0.6), spin=180, near=0.95, shift=(0.01, 0.8), rotation=15, zoom=0.15,
+            stretch=0.08, shear=0.08, perspective=0.1, thin=0.25, parallax=0.7,
+        ),
+        leaving=0.5,
     ),
     "static-published": Preset(PUBLISHED_MOTIONS, colour=None),
     "dynamic-published": Preset(

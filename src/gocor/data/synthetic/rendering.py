@@ -17,6 +17,7 @@ class Renderer:
 
     def __init__(self, preset: Preset, frame: Frame, device: torch.device) -> None:
         self._frame, self._device = frame, device
+        self._leaving = preset.leaving * frame.half  # pixels
         self._grid = WarpGrid(frame, device)
         self._pixels = pixel_grid(frame.height, frame.width, device=device)  # (1, 2, H, W)
         self._bends = any(motion.plate or (motion.bend and motion.bend_share) for motion in preset.motions)
@@ -35,13 +36,16 @@ class Renderer:
             target = self._grid(drawn["matrix"], drawn["coefficients"] if self._bends else None)  # (B, 2, H, W)
             images, on_photo = self._backgrounds(photos, drawn, target)
             if objects is None:
-                valid = on_photo & self._inside(target)
-                occluded = torch.zeros_like(valid)
+                known, inside = on_photo, self._inside(target)
+                valid = known & inside
+                hidden = ~inside
             else:
                 scene = composite(images, target, self._pixels, objects, drawn)
                 images, target = scene.images, scene.target
-                inside = (on_photo | scene.on_object) & self._inside(target)
-                valid, occluded = inside & scene.unmixed & ~scene.occluded, inside & scene.occluded
+                known, inside = on_photo | scene.on_object, self._inside(target)
+                valid = known & inside & scene.unmixed & ~scene.occluded
+                hidden = ~inside | scene.occluded
+            occluded = known & hidden & self._inside(target, self._leaving)
             if self._photometry is not None:
                 images = self._photometry(images, drawn)
         reference, query = (image.contiguous() for image in images.unbind(1))
@@ -64,9 +68,9 @@ class Renderer:
         images = sampled.view(count, 3, 2, height, width).transpose(1, 2)
         return images, inside_u[:, :1] & inside_v[:, :1]
 
-    def _inside(self, target: Tensor) -> Tensor:
-        """Mask `(B, 1, H, W)` of the targets `(B, 2, H, W)` that lie inside the query."""
+    def _inside(self, target: Tensor, margin: float = 0.0) -> Tensor:
+        """Mask `(B, 1, H, W)` of the targets `(B, 2, H, W)` inside the query, or at most `margin` pixels outside."""
         x, y = target.split(1, 1)
-        slack = 1e-3  # keeps the border pixels of an identity valid in spite of rounding
+        slack = margin + 1e-3  # keeps the border pixels of an identity valid in spite of rounding
         inside_x = (x >= -slack) & (x <= self._frame.width - 1 + slack)
         return inside_x & (y >= -slack) & (y <= self._frame.height - 1 + slack)

@@ -133,6 +133,11 @@ class Objects:
         stretch: U(±), relative difference of the scales along x and y.
         shear: U(±).
         perspective: U(±), relative change of depth across half of the object's longer side.
+        thin: probability that a cut-out is squeezed to between an eighth and a third of its width.
+        parallax: probability that the camera of a pair moves. Three quarters of the objects then stand still in front
+            of the background, each at its own depth; the others move on their own as in any pair.
+        travel: range of the camera's move, relative to the depth of the background; log-uniform, in any direction.
+        nearness: range of the inverse depth of objects that stand still, relative to the background; log-uniform.
     """
 
     share: float = 1.0
@@ -151,6 +156,10 @@ class Objects:
     stretch: float = 0.1
     shear: float = 0.1
     perspective: float = 0.1
+    thin: float = 0.0
+    parallax: float = 0.0
+    travel: Range = (0.01, 0.1)
+    nearness: Range = (1.2, 6.0)
 
 
 @dataclass(frozen=True)
@@ -162,12 +171,15 @@ class Preset:
         crop: the part of the photo that the query shows.
         colour: photometric changes; None for none.
         objects: moving objects; None for a static scene.
+        leaving: how far outside of the query, in units of r, a target may lie for its flow to be known. Such pixels are
+            marked as occluded.
     """
 
     motions: tuple[Motion, ...]
     crop: Crop = field(default_factory=Crop)
     colour: Colour | None = field(default_factory=Colour)
     objects: Objects | None = None
+    leaving: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.motions or any(m.weight < 0 for m in self.motions) or not sum(m.weight for m in self.motions) > 0:
@@ -182,3 +194,5 @@ class Preset:
             raise InputError(f"blur must lie in [0, 4], got {self.colour.blur}")
         if self.objects is not None and self.objects.count[0] < 0:
             raise InputError(f"the count of objects must not be negative, got {self.objects.count}")
+        if not self.leaving >= 0:
+            raise InputError(f"leaving must not be negative, got {self.leaving}")
