@@ -106,7 +106,7 @@ class Still(torch.nn.Module):
 def test_without_further_motion_the_flow_is_the_homography(zoom, options):
     matrix = np.diag([zoom, zoom, 1]) @ MATRIX
     reference, query = torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 50, 70)
-    forward, backward = match_aligned(Still(), reference, query, matrix[None], **options)
+    forward, backward, *_ = match_aligned(Still(), reference, query, matrix[None], **options)
     points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
     x, y = points.astype(int).T
     there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query
@@ -121,7 +121,7 @@ def test_without_further_motion_the_flow_is_the_homography(zoom, options):
 
 def test_pixels_beyond_the_horizon_lead_nowhere():
     matrix = np.linalg.inv(np.array([[1.0, 0, 0], [0, 1, 0], [-1 / 30, 0, 1]]))
-    _, backward = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix[None])
+    _, backward, *_ = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix[None])
     assert backward[..., 31:].isinf().all()
     assert backward[..., :29].isfinite().all()
 
@@ -196,7 +196,7 @@ def test_pairs_and_starts_share_the_calls_of_the_network(photo):
         calls.clear()
         single = match_wide_baseline(network, reference[[pair]], query[[pair]], alignment=settings)
         most = max(most, len(calls))
-        for flows, alone in zip(both, single, strict=True):
+        for flows, alone in zip(both[:2], single[:2], strict=True):
             torch.testing.assert_close(flows[[pair]], alone, rtol=1e-4, atol=1e-2)
         assert np.median(np.linalg.norm(both[0][pair].numpy() - np.stack(true), axis=0)) < 1
     assert together <= most + 2
@@ -205,3 +205,17 @@ def test_pairs_and_starts_share_the_calls_of_the_network(photo):
     calls.clear()
     AlignmentSearch(network, reference, query, small).run()
     assert max(calls) <= 3  # the three references, then two views at a time
+
+
+def test_the_learnt_confidence_follows_the_flow_of_aligned_and_close_pairs():
+    """A batch of a rotated and a close pair has the confidences that the network predicts of the images it matched."""
+    network = create_model("recurrent-gocor-tiny").eval()
+    reference, query = 255 * torch.rand(2, 2, 3, 48, 64)
+    turn = np.array([[-1.0, 0, 63], [0, -1, 47], [0, 0, 1]])
+    found = match_aligned(network, reference, query, np.stack([turn, turn]), confidence=True, min_size=0)
+    expected = network.predict(reference, query.flip(2, 3), min_size=0)
+    torch.testing.assert_close(found.confidence, expected.confidence, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.visibility, expected.visibility, rtol=1e-3, atol=1e-3)
+    plain = match_wide_baseline(network, reference, query, confidence=True, min_size=0)
+    assert plain.confidence.shape == plain.visibility.shape == (2, 1, 48, 64)
+    assert match_wide_baseline(network, reference, query, min_size=0).confidence is None

@@ -7,7 +7,7 @@ import gocor
 from gocor.data.io import write_image
 from gocor.demo.study import render_views
 from gocor.matching import MatchResult
-from gocor.matching.certainty import certainty
+from gocor.matching.certainty import consistency
 from gocor.matching.images import as_picture
 from gocor.models import MatchingNetwork, create_model
 from gocor.models.network import resize_image
@@ -37,7 +37,7 @@ def exact():
     inverse = np.linalg.inv(views.homography)
     back = np.stack([x, y, np.ones_like(x)], -1) @ inverse.T
     backward = torch.from_numpy(back[..., :2] / back[..., 2:] - np.stack([x, y], -1)).permute(2, 0, 1).float()
-    confidence, occlusion = certainty(flow[None], backward[None], 1.0)
+    confidence, occlusion = consistency(flow[None], backward[None], 1.0)
     return views, MatchResult(views.reference, views.query, flow, confidence[0, 0], occlusion[0, 0], "truth")
 
 

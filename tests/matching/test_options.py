@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from dataclasses import replace
 
 import pytest
 import torch
@@ -25,6 +26,8 @@ def test_wrong_values():
         ("min_size", -1, "min_size must be at least 0"),
         ("max_size", 5, "max_size must be at least 16, got 5"),
         ("align", "yes", "align must be True, False or None, got 'yes'"),
+        ("updates", 0, "updates must be at least 1, got 0"),
+        ("confidence", "high", "confidence must be 'learnt', 'consistency' or None, got 'high'"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             MatchOptions(**{name: value})
@@ -34,17 +37,22 @@ def test_wrong_values():
 
 def test_the_network_decides_what_is_left_open():
     glunet, pwcnet = create_model("glunet-gocor-tiny"), create_model("pwcnet-gocor-tiny")
-    assert MatchOptions().resolve(glunet) == MatchOptions(min_size=1024, align=True)
-    assert MatchOptions(min_size=0).resolve(pwcnet) == MatchOptions(min_size=0, align=False)
+    own = {"confidence": "consistency"}
+    assert MatchOptions().resolve(glunet) == MatchOptions(min_size=1024, align=True, **own)
+    assert MatchOptions(min_size=0).resolve(pwcnet) == MatchOptions(min_size=0, align=False, **own)
+    assert MatchOptions().resolve(create_model("recurrent-gocor-tiny")).confidence == "learnt"
     assert not MatchOptions().resolve(glunet, flips=True).align  # either aligned or mirrored
     pwcnet.name = ""
     with pytest.raises(ValueError, match="PWCNet gives no coarse matches"):
         MatchOptions(align=True).resolve(pwcnet)
+    with pytest.raises(ValueError, match="PWCNet does not learn a confidence"):
+        MatchOptions(confidence="learnt").resolve(pwcnet)
 
 
 def test_as_a_dictionary():
     options = MatchOptions(iters_local=3, max_size=None)
-    stored = {"iters_local": 3, "iters_global": None, "min_size": None, "max_size": None, "align": None}
+    stored = {"iters_local": 3, "iters_global": None, "updates": None, "min_size": None, "max_size": None}
+    stored |= {"align": None, "confidence": None}
     assert options.as_dict() == stored
     assert MatchOptions(**stored) == options
 
@@ -54,8 +62,23 @@ def test_the_backward_flow_is_computed_only_on_request():
     images = 255 * torch.rand(2, 1, 3, 64, 64)
     calls = []
     network.register_forward_hook(lambda *_: calls.append(1))
-    forward, backward = match_tensors(network, *images)
+    forward, backward, *_ = match_tensors(network, *images)
     assert (len(calls), backward.shape) == (2, forward.shape)
-    alone, none = match_tensors(network, *images, backward=False)
+    alone, none, *_ = match_tensors(network, *images, backward=False)
     assert (len(calls), none) == (3, None)
     assert torch.equal(alone, forward)
+
+
+def test_a_learnt_confidence_needs_no_backward_flow():
+    network = create_model("recurrent-gocor-tiny")
+    images = 255 * torch.rand(2, 1, 3, 48, 64)
+    options = MatchOptions(min_size=0, align=False)
+    found = match_tensors(network, *images, options)
+    with torch.no_grad():
+        expected = network.eval().predict(*images, min_size=0)
+    assert found.backward is None
+    for ours, theirs in ((found.forward, expected.flow), *zip(found[2:], expected[1:], strict=True)):
+        torch.testing.assert_close(ours, theirs)
+    checked = match_tensors(network, *images, replace(options, confidence="consistency"))
+    assert checked.confidence is None
+    assert checked.backward is not None

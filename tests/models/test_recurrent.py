@@ -28,7 +28,7 @@ def test_levels_are_the_start_and_every_update(network):
         outputs = network.outputs(*inputs)
         network.eval()
     assert len(outputs.flows) == len(network.level_units(48, 64)) == len(network.loss_weights)
-    assert outputs.confidence.shape == (1, 1, 48, 64)
+    assert outputs.confidence.shape == (1, 2, 48, 64)
     assert network.loss_weights[-1] == 1
     assert list(network.loss_weights) == sorted(network.loss_weights)
 
@@ -92,3 +92,28 @@ def test_filters_are_optimised_once(network, monkeypatch):
     with torch.no_grad():
         network(*images(), min_size=0)
     assert len(calls) == 1
+
+
+@torch.no_grad()
+def test_predictions_have_the_flow_of_forward_and_probabilities(network):
+    reference, query = images(size=(50, 70), query=(64, 40))
+    found = network.predict(reference, query, min_size=0)
+    torch.testing.assert_close(found.flow, network(reference, query, min_size=0))
+    for probability in (found.confidence, found.visibility):
+        assert probability.shape == (1, 1, 50, 70)
+        assert 0 <= probability.min() <= probability.max() <= 1
+    plain = create_model("basenet-gocor-tiny").predict(reference, query, min_size=0)
+    assert plain.confidence is None
+    assert plain.visibility is None
+
+
+@torch.no_grad()
+def test_the_number_of_updates_is_an_option(network):
+    reference, query = images()
+    flows = network.levels(*network.prepare(reference, query, (48, 64)))
+    for updates in (1, network.updates):
+        torch.testing.assert_close(network(reference, query, min_size=0, updates=updates), flows[updates])
+    with pytest.raises(ValueError, match="updates must be at least 1"):
+        network(reference, query, updates=0)
+    with pytest.raises(ValueError, match="basenet-gocor-tiny is not recurrent"):
+        create_model("basenet-gocor-tiny")(reference, query, updates=3)

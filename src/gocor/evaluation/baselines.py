@@ -85,7 +85,7 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
 
     def matcher(reference: Picture, query: Picture) -> FlowField:
         first, second = (to_batch([picture], network) for picture in (reference, query))
-        flow, _ = match_tensors(network, first, second, chosen, backward=False, flips=flips)
+        flow = match_tensors(network, first, second, chosen, backward=False, flips=flips).forward
         return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
 
     return matcher

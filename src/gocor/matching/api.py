@@ -4,19 +4,19 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..models.network import MatchingNetwork
+from ..models.network import MatchingNetwork, Prediction
 from ..models.weights import choose_device, load_model
 from ..utils.arrays import Picture
 from ..utils.checks import check_count
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputTypeError
 from .alignment import match_wide_baseline
-from .certainty import certainty
+from .certainty import Matched, certainty
 from .images import as_picture, to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
 from .result import MatchResult
@@ -31,9 +31,11 @@ def match(
     device: str | torch.device = "auto",
     iters_local: int | None = None,
     iters_global: int | None = None,
+    updates: int | None = None,
     min_size: int | None = None,
     max_size: int | None = MAX_SIZE,
     align: bool | None = None,
+    confidence: Literal["learnt", "consistency"] | None = None,
     batch_size: int = 4,
 ) -> Any:
     """Dense matches between two images, or between many pairs of images.
@@ -47,19 +49,28 @@ def match(
         device: see `load_model`; only for a network given by name.
         iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
         iters_global: number of iterations of the global GOCor layer; `None` for the layer's own.
+        updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
         min_size: lower bound of the longer side that the network works at; 0 for none, `None` for the network's own.
             Enlarging small images makes their flow finer and takes longer.
         max_size: upper bound of the same, or `None`. Memory grows with its square. The flow is returned at the
             reference's own resolution in any case.
         align: align images of a wide baseline first (`gocor.matching.alignment`), and replace the flow of flat scenes
             by a homography (`gocor.matching.planar`). `None` does so if the network can.
+        confidence: where confidence and occlusion come from: `"learnt"` by the network, `"consistency"` with the flow
+            in the opposite direction; `None` takes the first if the network learns it.
         batch_size: number of pairs of equal sizes that are matched at once.
 
     Returns:
         A `MatchResult`, or a list of them.
     """
     options = MatchOptions(
-        iters_local=iters_local, iters_global=iters_global, min_size=min_size, max_size=max_size, align=align
+        iters_local=iters_local,
+        iters_global=iters_global,
+        updates=updates,
+        min_size=min_size,
+        max_size=max_size,
+        align=align,
+        confidence=confidence,
     )
     many = isinstance(reference, (list, tuple))
     if many != isinstance(query, (list, tuple)):
@@ -105,9 +116,9 @@ def match_tensors(
     query: Tensor,
     options: MatchOptions = DEFAULT_OPTIONS,
     *,
-    backward: bool = True,
+    backward: bool | None = None,
     flips: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+) -> Matched:
     """Flow between two batches of images. Both `match` and `gocor eval` use networks through this function.
 
     Args:
@@ -115,23 +126,29 @@ def match_tensors(
         reference: RGB images `(B, 3, H, W)` in [0, 255], with the network's device and dtype.
         query: RGB images `(B, 3, Hq, Wq)`.
         options: how to match.
-        backward: compute the flow query → reference too.
+        backward: compute the flow query → reference too; `None` does so if the confidence needs it.
         flips: try mirrored images too, as on TSS, if the network can.
-
-    Returns:
-        Flow reference → query `(B, 2, H, W)`, and flow query → reference `(B, 2, Hq, Wq)` or `None`.
     """
     options = options.resolve(network, flips=flips)
+    learnt = options.confidence == "learnt"
+    backward = not learnt if backward is None else backward
     with _evaluation_mode(network):
         if options.align:
-            return match_wide_baseline(network, reference, query, backward=backward, **options.network_options())
+            return match_wide_baseline(
+                network, reference, query, backward=backward, confidence=learnt, **options.network_options()
+            )
 
-        def flow(first: Tensor, second: Tensor) -> Tensor:
+        def predict(first: Tensor, second: Tensor) -> Prediction:
             if flips and network.can_flip:
-                return network.forward_with_flips(first, second, **options.network_options())[0]
-            return network(first, second, **options.network_options())
+                flow, _ = network.forward_with_flips(first, second, **options.network_options())
+                return Prediction(flow, None, None)
+            if learnt:
+                return network.predict(first, second, **options.network_options())
+            return Prediction(network(first, second, **options.network_options()), None, None)
 
-        return flow(reference, query), flow(query, reference) if backward else None
+        found = predict(reference, query)
+        back = predict(query, reference).flow if backward else None
+        return Matched(found.flow, back, found.confidence, found.visibility)
 
 
 def _match_batch(
@@ -139,18 +156,18 @@ def _match_batch(
 ) -> list[MatchResult]:
     """Match pairs that all have the same two sizes."""
     references, queries = zip(*batch, strict=True)
-    forward, backward = match_tensors(network, to_batch(references, network), to_batch(queries, network), options)
-    assert backward is not None
+    found = match_tensors(network, to_batch(references, network), to_batch(queries, network), options)
     height, width = references[0].shape[:2]
     bounds = options.resolve(network)
     size = network.working_size(height, width, min_size=bounds.min_size or 0, max_size=bounds.max_size)
     scale = math.sqrt(math.prod(size) / (height * width))
-    confidence, occlusion = certainty(forward, backward, scale)
+    query_height, query_width = queries[0].shape[:2]
+    confidence, occlusion = certainty(found, (query_height, query_width), scale)
     return [
         MatchResult(
             reference=references[i],
             query=queries[i],
-            flow=forward[i].float().cpu().clone(),
+            flow=found.forward[i].float().cpu().clone(),
             confidence=confidence[i, 0].cpu().clone(),
             occlusion=occlusion[i, 0].cpu().clone(),
             model=network.name,

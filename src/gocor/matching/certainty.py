@@ -1,12 +1,45 @@
-"""Confidence and occlusion of a flow, from the flow in the opposite direction."""
+"""Confidence and occlusion of a flow: learnt by the network, or from the flow in the opposite direction."""
+
+from typing import NamedTuple
 
 from torch import Tensor
 
-from ..ops.warp import forward_backward_error, occlusion_mask
+from ..ops.warp import forward_backward_error, inside_mask, occlusion_mask
 
 
-def certainty(forward: Tensor, backward: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Confidence and occlusion mask of a flow.
+class Matched(NamedTuple):
+    """Flows between two batches of images, and what the network predicts of them.
+
+    Attributes:
+        forward: flow reference → query, `(B, 2, H, W)`.
+        backward: flow query → reference, `(B, 2, Hq, Wq)`; or `None`.
+        confidence: predicted probability that the forward flow is right, `(B, 1, H, W)`; or `None`.
+        visibility: predicted probability that the query shows the pixel, likewise.
+    """
+
+    forward: Tensor
+    backward: Tensor | None = None
+    confidence: Tensor | None = None
+    visibility: Tensor | None = None
+
+
+def certainty(found: Matched, query_size: tuple[int, int], scale: float) -> tuple[Tensor, Tensor]:
+    """Confidence and occlusion mask of a flow, both `(B, 1, H, W)`; as predicted, or by `consistency`.
+
+    Args:
+        found: with a predicted confidence, or with the backward flow.
+        query_size: `(Hq, Wq)`.
+        scale: see `consistency`.
+    """
+    if found.confidence is not None and found.visibility is not None:
+        inside = inside_mask(found.forward, query_size)
+        return found.confidence * inside, (found.visibility < 0.5) | ~inside
+    assert found.backward is not None
+    return consistency(found.forward, found.backward, scale)
+
+
+def consistency(forward: Tensor, backward: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Confidence and occlusion mask of a flow by the forward–backward error.
 
     Args:
         forward: flow reference → query, `(B, 2, H, W)`.

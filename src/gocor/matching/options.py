@@ -1,12 +1,14 @@
 """The options of matching that `gocor.match`, `gocor match` and `gocor eval` share."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from ..models.network import MIN_MAX_SIZE, MatchingNetwork
 from ..utils.checks import check_count
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError, InputTypeError
+
+MINIMUM = {"iters_local": 0, "iters_global": 0, "updates": 1, "min_size": 0, "max_size": MIN_MAX_SIZE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,28 +18,36 @@ class MatchOptions:
     Attributes:
         iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
         iters_global: number of iterations of the global GOCor layer; `None` for the layer's own.
+        updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
         min_size: lower bound in pixels of the longer side that the network works at; 0 for none, `None` for the
             network's own. Smaller images are enlarged, see `MatchingNetwork.working_size`.
         max_size: upper bound of the same, or `None`. It wins over `min_size`.
         align: align images of a wide baseline first (`gocor.matching.alignment`), and replace the flow of flat scenes
             by a homography (`gocor.matching.planar`). `None` does so if the network can.
+        confidence: where confidence and occlusion come from. `"learnt"` takes what the network predicts along with the
+            flow, `"consistency"` compares with the flow in the opposite direction, which takes twice as long, and
+            `None` takes the first if the network learns it.
     """
 
     iters_local: int | None = None
     iters_global: int | None = None
+    updates: int | None = None
     min_size: int | None = None
     max_size: int | None = MAX_SIZE
     align: bool | None = None
+    confidence: Literal["learnt", "consistency"] | None = None
 
     def __post_init__(self) -> None:
-        for name, minimum in (("iters_local", 0), ("iters_global", 0), ("min_size", 0), ("max_size", MIN_MAX_SIZE)):
+        for name, minimum in MINIMUM.items():
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, minimum=minimum)
         if self.align is not None and not isinstance(self.align, bool):
             raise InputTypeError(f"align must be True, False or None, got {self.align!r}")
+        if self.confidence not in (None, "learnt", "consistency"):
+            raise InputError(f"confidence must be 'learnt', 'consistency' or None, got {self.confidence!r}")
 
     def resolve(self, network: MatchingNetwork, *, flips: bool = False) -> "MatchOptions":
-        """The same options with the network's own choices in place of `None` for `min_size` and `align`.
+        """The same options with the network's own choices in place of `None` for all but numbers of iterations.
 
         Args:
             network: the network that matches.
@@ -45,11 +55,17 @@ class MatchOptions:
         """
         if self.align and flips:
             raise InputError("align=True cannot be combined with a protocol that tries mirrored images")
+        name = network.name or type(network).__name__
         if self.align and not network.can_align:
-            name = network.name or type(network).__name__
             raise InputError(f"{name} gives no coarse matches, so it cannot align images")
-        align = network.can_align and not flips if self.align is None else self.align
-        return replace(self, min_size=network.min_size if self.min_size is None else self.min_size, align=align)
+        if self.confidence == "learnt" and not network.learns_confidence:
+            raise InputError(f"{name} does not learn a confidence: choose 'consistency'")
+        return replace(
+            self,
+            min_size=network.min_size if self.min_size is None else self.min_size,
+            align=network.can_align and not flips if self.align is None else self.align,
+            confidence=self.confidence or ("learnt" if network.learns_confidence else "consistency"),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name, as they are stored beside results."""
@@ -57,7 +73,7 @@ class MatchOptions:
 
     def network_options(self) -> dict[str, Any]:
         """The options of `MatchingNetwork.forward`."""
-        return {name: value for name, value in self.as_dict().items() if name != "align"}
+        return {name: value for name, value in self.as_dict().items() if name not in ("align", "confidence")}
 
 
 DEFAULT_OPTIONS = MatchOptions()

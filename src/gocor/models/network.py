@@ -28,11 +28,27 @@ class Outputs(NamedTuple):
 
     Attributes:
         flows: of its levels, coarse to fine, see `MatchingNetwork.levels`.
-        confidence: logits of the probability that the last flow is right, at its size, `(B, 1, h, w)`; or `None`.
+        confidence: logits of the probabilities that the last flow is right (at most 2 pixels off) and that the query
+            shows the pixel, at the flow's size, `(B, 2, h, w)`; or `None`.
     """
 
     flows: list[Tensor]
     confidence: Tensor | None
+
+
+class Prediction(NamedTuple):
+    """What a network finds between two images.
+
+    Attributes:
+        flow: `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
+        confidence: probability that the flow is at most 2 pixels of the working size off, `(B, 1, H, W)`; `None` if
+            the network does not learn it.
+        visibility: probability that the query shows the pixel, likewise.
+    """
+
+    flow: Tensor
+    confidence: Tensor | None
+    visibility: Tensor | None
 
 
 class MatchingNetwork(nn.Module, ABC):
@@ -56,6 +72,8 @@ class MatchingNetwork(nn.Module, ABC):
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
             matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
+        updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
+        learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
@@ -72,6 +90,8 @@ class MatchingNetwork(nn.Module, ABC):
     coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
+    updates: int | None = None
+    learns_confidence: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 
@@ -116,6 +136,7 @@ class MatchingNetwork(nn.Module, ABC):
         *,
         iters_local: int | None = None,
         iters_global: int | None = None,
+        updates: int | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
     ) -> Tensor:
@@ -126,29 +147,62 @@ class MatchingNetwork(nn.Module, ABC):
             query: RGB images `(B, 3, Hq, Wq)`.
             iters_local: number of iterations of the local correlation layers; `None` for the layers' own.
             iters_global: number of iterations of the global correlation layer; `None` for the layer's own.
+            updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
             min_size: see `working_size`; `None` for the network's own.
             max_size: see `working_size`.
 
         Returns:
             Flow `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
         """
+        options = {"iters_local": iters_local, "iters_global": iters_global, "updates": updates}
+        return self._run(reference, query, options, min_size, max_size, confidence=False)
+
+    def predict(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        *,
+        iters_local: int | None = None,
+        iters_global: int | None = None,
+        updates: int | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+    ) -> Prediction:
+        """The flow of `forward`, and its confidence and visibility if the network learns them; same arguments."""
+        options = {"iters_local": iters_local, "iters_global": iters_global, "updates": updates}
+        found = self._run(reference, query, options, min_size, max_size, confidence=self.learns_confidence)
+        flow, *probabilities = found.split([2, *[1] * (found.shape[1] - 2)], 1)
+        return Prediction(flow, *probabilities) if probabilities else Prediction(flow, None, None)
+
+    def _run(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        options: dict[str, int | None],
+        min_size: int | None,
+        max_size: int | None,
+        *,
+        confidence: bool,
+    ) -> Tensor:
+        """Flow `(B, 2, H, W)`, and with `confidence` two more channels of probabilities; by a CUDA graph if any."""
         check_features("reference", reference)
         check_features("query", query)
         check_pair("reference", reference, "query", query)
         for name, image in (("reference", reference), ("query", query)):
             if image.shape[1] != 3:
                 raise InputError(f"{name} must have 3 channels (RGB), got {image.shape[1]}")
-        size = self.working_size(
-            reference.shape[2],
-            reference.shape[3],
-            min_size=self.min_size if min_size is None else min_size,
-            max_size=max_size,
-        )
-        estimate = partial(self._estimate, iters_local=iters_local, iters_global=iters_global, size=size)
+        if options["updates"] is not None:
+            check_count("updates", options["updates"], minimum=1)
+            if self.updates is None:
+                raise InputError(f"{self.name or type(self).__name__} is not recurrent: updates must be None")
+        options = {name: value for name, value in options.items() if value is not None or name != "updates"}
+        least = self.min_size if min_size is None else min_size
+        size = self.working_size(reference.shape[2], reference.shape[3], min_size=least, max_size=max_size)
+        estimate = partial(self._estimate, options=options, size=size, confidence=confidence)
         if self.graphs is None or self.training or torch.is_grad_enabled() or not reference.is_cuda:
             return estimate(reference, query)
         weights = tuple((p.data_ptr(), p._version) for p in self.parameters())
-        key = iters_local, iters_global, size, self.autocast_dtype, self.published, weights
+        key = (*options.items(), size, confidence, self.autocast_dtype, self.published, weights)
         return self.graphs.run(estimate, (reference, query), key)
 
     def _estimate(
@@ -156,22 +210,22 @@ class MatchingNetwork(nn.Module, ABC):
         reference: Tensor,
         query: Tensor,
         *,
-        iters_local: int | None,
-        iters_global: int | None,
+        options: dict[str, int | None],
         size: tuple[int, int],
+        confidence: bool,
     ) -> Tensor:
-        """See `forward`; the arguments have been checked, and `size` is the working size."""
+        """See `_run`; the arguments have been checked, and `size` is the working size."""
         inputs = self.prepare(reference, query, size)
         if self.graphs is not None:
             inputs = tuple(image.contiguous(memory_format=torch.channels_last) for image in inputs)
         with _autocast(reference.device, self.autocast_dtype):
-            flow = self.finest_flow(*inputs, iters_local=iters_local, iters_global=iters_global)
-        return full_resolution(
-            flow.to(torch.promote_types(flow.dtype, torch.float32)),
-            size,
-            (reference.shape[2], reference.shape[3]),
-            (query.shape[2], query.shape[3]),
-        )
+            flow, logits = (
+                self.finest_outputs(*inputs, **options) if confidence else (self.finest_flow(*inputs, **options), None)
+            )
+        own = reference.shape[2], reference.shape[3]
+        flow = flow.to(torch.promote_types(flow.dtype, torch.float32))
+        flow = full_resolution(flow, size, own, (query.shape[2], query.shape[3]))
+        return flow if logits is None else torch.cat([flow, upsample(logits.float(), own).sigmoid()], 1)
 
     def working_size(
         self, height: int, width: int, *, min_size: int = 0, max_size: int | None = None
@@ -217,6 +271,10 @@ class MatchingNetwork(nn.Module, ABC):
     def finest_flow(self, *inputs: Tensor, **iters: Any) -> Tensor:
         """The flow of the finest level; arguments as in `levels`."""
         return self.levels(*inputs, **iters)[-1]
+
+    def finest_outputs(self, *inputs: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """The flow of `finest_flow` and the logits of `Outputs.confidence`, for networks that learn a confidence."""
+        raise InputTypeError(f"{self.name or type(self).__name__} does not learn a confidence")
 
     def outputs(self, *inputs: Tensor, **options: Any) -> Outputs:
         """What training needs: the flows of `levels`, and logits of the confidence if the network learns one."""

@@ -43,7 +43,8 @@ class RecurrentNet(MatchingNetwork):
 
     pyramid: VGGPyramid
     min_size = 1024
-    updates = 12
+    updates: int = 12
+    learns_confidence = True
     training_updates = 6
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "size": (352, 480),
@@ -82,7 +83,7 @@ class RecurrentNet(MatchingNetwork):
         self.update = UpdateBlock(scales * (2 * radius + 1) ** 2, hidden)
         self.upsampler = ConvexUpsampler(hidden)
         self.confidence_head = nn.Sequential(
-            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, 1, 3, padding=1)
+            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, 2, 3, padding=1)
         )
 
     @property
@@ -120,12 +121,17 @@ class RecurrentNet(MatchingNetwork):
         found = self._iterate(*inputs, updates=updates, **iters)[:count]
         return Outputs([self.upsampler(hidden, flow) for hidden, flow in found], self._confidence(found[-1][0]))
 
-    def finest_flow(self, *inputs: Tensor, **iters: Any) -> Tensor:
+    def finest_flow(self, *inputs: Tensor, updates: int | None = None, **iters: Any) -> Tensor:
         """The flow after the last update. The flows before it are not brought to full resolution."""
-        return self.upsampler(*self._iterate(*inputs, updates=self.updates, **iters)[-1])
+        return self.upsampler(*self._iterate(*inputs, updates=updates or self.updates, **iters)[-1])
+
+    def finest_outputs(self, *inputs: Tensor, updates: int | None = None, **iters: Any) -> tuple[Tensor, Tensor]:
+        """The flow of `finest_flow`, and the logits of its confidence and of the pixels' visibility."""
+        hidden, flow = self._iterate(*inputs, updates=updates or self.updates, **iters)[-1]
+        return self.upsampler(hidden, flow), self._confidence(hidden)
 
     def _confidence(self, hidden: Tensor) -> Tensor:
-        """Logits of the probability that the flow is right, at full resolution."""
+        """Logits of the probabilities that the flow is right and that the query shows the pixel: `(B, 2, H, W)`."""
         logits = self.confidence_head(hidden).float()
         return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)
 

@@ -12,7 +12,7 @@ from ..utils.errors import InputError
 from .config import TrainConfig
 
 RIGHT_WITHIN = 2.0  # pixels: error of a match that counts as right
-CONFIDENCE_WEIGHT = 0.1  # of the confidence's loss, beside that of the flow
+CONFIDENCE_WEIGHT = 0.2  # of the confidence's loss, beside that of the flow
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,21 @@ def multi_level_loss(
 
 
 def confidence_loss(logits: Tensor, flow: Tensor, target: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
-    """Cross-entropy between the predicted probability that a match is right, and whether it is.
+    """Cross-entropy between the predicted probabilities of a right match and of a visible pixel, and what is true.
 
     A match is right if the query shows the pixel and the flow is at most `RIGHT_WITHIN` pixels off.
 
     Args:
-        logits: of the probability, `(B, 1, H, W)`.
+        logits: of the probabilities that the match is right and that the query shows the pixel, `(B, 2, H, W)`.
         flow: the estimate `(B, 2, H, W)`, in the same pixels as the target.
         target: true flow `(B, 2, H, W)`.
         visible: pixels that the query shows, `(B, 1, H, W)` bool.
         hidden: pixels that it does not show, likewise; pixels that are neither do not count.
     """
     with torch.no_grad():
-        right = (visible & (end_point_error(flow, target) <= RIGHT_WITHIN)).float()
-        counts = visible | hidden
-    entropy = F.binary_cross_entropy_with_logits(logits.float(), right, reduction="none")
+        right = visible & (end_point_error(flow, target) <= RIGHT_WITHIN)
+        truth, counts = torch.cat([right, visible], 1).float(), visible | hidden
+    entropy = F.binary_cross_entropy_with_logits(logits.float(), truth, reduction="none").mean(1, keepdim=True)
     return CONFIDENCE_WEIGHT * torch.where(counts, entropy, 0.0).sum() / counts.sum().clamp(min=1)
 
 

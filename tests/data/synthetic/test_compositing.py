@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gocor.data.synthetic import PRESETS, Objects, SyntheticPairs, compositing
+from gocor.data.synthetic import PRESETS, Crop, Motion, Objects, Preset, SyntheticPairs, compositing
 from gocor.data.synthetic.drawing import draw_batch
-from gocor.data.synthetic.motion import Frame
+from gocor.data.synthetic.motion import Frame, draw_warps
+from gocor.data.synthetic.moving import _draw_parallax, draw_objects
 
 from .toy import object_store, photo_store
 
@@ -197,3 +198,50 @@ def test_moves_are_relative_to_the_background(photos, relative):
         assert alone.flow.norm(dim=1).median() > 3 * difference.median()
     else:
         assert moving.flow.permute(0, 2, 3, 1)[owned].abs().max() < 1e-3
+
+
+def test_a_moving_camera_shifts_near_objects_more_in_one_direction():
+    """Before a background at rest, objects move along one line, the nearest the farthest; forward moves enlarge."""
+    still, frame = (Motion(),), Frame(SIZE, SIZE)
+    settings = Objects(count=(6, 6), parallax=1.0, near=1.0, perspective=0, travel=(0.05, 0.1))
+    warps = draw_warps(still, 40, frame, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    centre = rng.uniform(-0.5, 0.5, (40, 6, 2))
+    standing, shift, zoom = _draw_parallax(settings, centre, rng)
+    assert 0.6 < standing.mean() < 0.9
+    sideways = shift - (zoom - 1)[..., None] * centre
+    length = np.linalg.norm(sideways, axis=-1)
+    assert (np.diff(length / zoom, axis=1) > 0).all()  # farthest first
+    directions = sideways / length[..., None]
+    assert np.allclose(directions, directions[:, :1])
+    assert ((zoom > 1).all(1) | (zoom < 1).all(1)).all()
+    drawn = draw_objects(settings, object_store(), warps, frame, rng)
+    moved = np.linalg.norm(drawn["object_motion"][:, :, :2, 2], axis=-1)
+    assert np.isfinite(moved).all()
+
+
+def test_thin_objects_are_squeezed():
+    frame, settings = Frame(SIZE, SIZE), Objects(count=(4, 4), size=(0.5, 0.5), spin=0, flip=0)
+    store, found = object_store(), {}
+    for thin in (0.0, 1.0):
+        warps = draw_warps((Motion(),), 30, frame, np.random.default_rng(0))
+        drawn = draw_objects(replace(settings, thin=thin), store, warps, frame, np.random.default_rng(0))
+        found[thin] = drawn["to_object"][:, :, 0, 0, 0]  # stored pixels per pixel of the reference, along x
+    assert (found[1.0] / found[0.0] > 2.8).all()
+    assert (found[1.0] / found[0.0] < 8.4).all()
+
+
+def test_flow_outside_of_the_query_is_known_as_far_as_the_preset_says(photos):
+    preset = Preset((Motion(shift=1.0),), Crop(share=(0.2, 0.3), tilt=0), colour=None)
+    batches = {
+        leaving: SyntheticPairs(photos, preset=replace(preset, leaving=leaving), size=(SIZE, SIZE)).batch(0, 8)
+        for leaving in (0.0, 0.3)
+    }
+    assert not batches[0.0].occluded.any()
+    known, flow = batches[0.3].occluded[:, 0], batches[0.3].flow
+    assert known.any()
+    target = flow + torch.stack(torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="xy"))
+    beyond = torch.maximum(-target, target - (SIZE - 1)).amax(1)
+    assert (beyond[known] > 0).all()
+    assert (beyond[known] < 0.3 * SIZE / 2 + 0.01).all()
+    assert torch.equal(batches[0.3].valid, batches[0.0].valid)

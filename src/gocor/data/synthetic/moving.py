@@ -10,7 +10,7 @@ from ...utils.arrays import Array
 from .basis import basis_at
 from .motion import MIN_DEPTH, Frame, Warps, adjugate, rotation_matrix
 from .objects import ObjectStore
-from .settings import Objects
+from .settings import Objects, Range
 
 NODES = 33  # The non-rigid background motion is tabulated on a grid of NODES×NODES points.
 STEP = 0.02  # in coordinates n, for finite differences of the background motion
@@ -98,8 +98,13 @@ def _draw_shifts(preset: Objects, shape: tuple[int, ...], rng: np.random.Generat
     low, high = preset.shift
     if low <= 0:
         return rng.uniform(-high, high, (*shape, 2))
-    length, angle = np.exp(rng.uniform(np.log(low), np.log(high), shape)), rng.uniform(0, 2 * np.pi, shape)
+    length, angle = _log_uniform(preset.shift, shape, rng), rng.uniform(0, 2 * np.pi, shape)
     return np.stack([length * np.cos(angle), length * np.sin(angle)], -1)
+
+
+def _log_uniform(bounds: Range, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    low, high = np.log(bounds)
+    return np.asarray(np.exp(rng.uniform(low, high, shape)))
 
 
 def _draw_linear(preset: Objects, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -114,13 +119,10 @@ def _draw_linear(preset: Objects, shape: tuple[int, ...], rng: np.random.Generat
 
 def _draw_widths(preset: Objects, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Draw factors of the objects' widths, `(B, K)`: 1, or less for thin ones."""
-    width = np.exp(rng.uniform(np.log(THIN[0]), np.log(THIN[1]), shape))
-    return np.where(rng.random(shape) < preset.thin, width, 1.0)
+    return np.where(rng.random(shape) < preset.thin, _log_uniform(THIN, shape, rng), 1.0)
 
 
-def _draw_parallax(
-    preset: Objects, centre: Array, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], Array, Array]:
+def _draw_parallax(preset: Objects, centre: Array, rng: np.random.Generator) -> tuple[NDArray[np.bool_], Array, Array]:
     """Draw the camera's moves, and the motions of objects that stand still, relative to the background's.
 
     Args:
@@ -133,11 +135,11 @@ def _draw_parallax(
         object at a depth of 1/ρ of the background's moves ρ times as far as that, so ρ - 1 times relative to it.
     """
     count, slots = centre.shape[:2]
-    standing = (rng.random(count) < preset.parallax)[:, None] & (rng.random((count, slots)) < STANDING)
-    nearer = np.exp(np.sort(rng.uniform(*np.log(preset.nearness), (count, slots)), 1)) - 1  # farthest first
+    standing = (rng.random((count, 1)) < preset.parallax) & (rng.random((count, slots)) < STANDING)
+    nearer = np.sort(_log_uniform(preset.nearness, (count, slots), rng), 1) - 1  # farthest first
     direction = rng.standard_normal((count, 3))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    travel = np.exp(rng.uniform(*np.log(preset.travel), count))[:, None] * direction
+    travel = _log_uniform(preset.travel, (count, 1), rng) * direction
     zoom = 1 / (1 - nearer * travel[:, 2:]).clip(*DEPTH_CHANGE)
     return standing, nearer[..., None] * travel[:, None, :2] * zoom[..., None] + (zoom - 1)[..., None] * centre, zoom
 

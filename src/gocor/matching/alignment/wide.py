@@ -9,6 +9,7 @@ from torch import Tensor
 from ...models.network import MatchingNetwork
 from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
+from ..certainty import Matched
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
 from .search import AlignmentSearch
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
@@ -22,10 +23,11 @@ def match_wide_baseline(
     query: Tensor,
     *,
     backward: bool = True,
+    confidence: bool = False,
     alignment: AlignmentSettings = DEFAULT_ALIGNMENT,
     planar: PlanarSettings = DEFAULT_PLANAR,
     **options: Any,
-) -> tuple[Tensor, Tensor | None]:
+) -> Matched:
     """Flow between images that may be far apart: aligned first if that helps, planar where the scene is flat.
 
     Args:
@@ -33,35 +35,38 @@ def match_wide_baseline(
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
         backward: compute the flow query → reference too.
+        confidence: predict the confidence of the flow too; only for networks that learn it.
         alignment: settings of the alignment.
         planar: settings of the treatment of flat scenes.
         **options: options of `MatchingNetwork.forward`.
 
     Returns:
-        Flow reference → query `(B, 2, H, W)`, and flow query → reference `(B, 2, Hq, Wq)` or `None`. The latter is
-        infinite beyond the horizon of the alignment.
+        Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
     """
     search = AlignmentSearch(network, reference, query, alignment)
     search.run()
-    there, back = (images.new_zeros(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
     pairs = range(len(reference))
     close = [pair for pair in pairs if search.homography(pair) is None]
     unsure = [pair for pair in close if search.best[pair].support < alignment.support_without_turns]
     if close:
-        there[close] = network(reference[close], query[close], **options)
+        there[close] = _predict(network, reference[close], query[close], confidence, options)
     if returning := close if backward else unsure:
         back[returning] = network(query[returning], reference[returning], **options)
     if unsure:
-        search.run_from_flow(unsure, there, back)
+        search.run_from_flow(unsure, there[:, :2], back)
     matrices = {pair: matrix for pair in pairs if (matrix := search.homography(pair)) is not None}
     if aligned := list(matrices):
         both = reference[aligned], query[aligned], np.stack(list(matrices.values()))
-        found = match_aligned(network, *both, backward=backward, settings=alignment, **options)
-        there[aligned] = found[0]
-        if found[1] is not None:
-            back[aligned] = found[1]
-    there = prefer_homography(reference, query, there, planar)
-    return there, prefer_homography(query, reference, back, planar) if backward else None
+        found = match_aligned(network, *both, backward=backward, confidence=confidence, settings=alignment, **options)
+        there[aligned] = torch.cat([maps for maps in (found.forward, *found[2:]) if maps is not None], 1)
+        if found.backward is not None:
+            back[aligned] = found.backward
+    return Matched(
+        prefer_homography(reference, query, there[:, :2], planar),
+        prefer_homography(query, reference, back, planar) if backward else None,
+        *(there[:, 2:].split(1, 1) if confidence else (None, None)),
+    )
 
 
 @torch.inference_mode()
@@ -72,25 +77,43 @@ def match_aligned(
     matrices: Matrix,
     *,
     backward: bool = True,
+    confidence: bool = False,
     settings: AlignmentSettings = DEFAULT_ALIGNMENT,
     **options: Any,
-) -> tuple[Tensor, Tensor | None]:
+) -> Matched:
     """Flow between images, by way of queries warped by homographies `(B, 3, 3)`, reference pixel → query pixel.
 
     Arguments and results are those of `match_wide_baseline`.
     """
     sizes = [_warped_size(reference, matrix, settings, options.get("max_size")) for matrix in matrices]
-    there, back = (images.new_zeros(len(images), 2, *images.shape[2:]) for images in (reference, query))
+    there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
     for size in dict.fromkeys(sizes):
         chosen = [i for i, other in enumerate(sizes) if other == size]
         to_query = matrices[chosen] @ np.linalg.inv(resizing(reference.shape[2:], size))
         views = zip(query[chosen].split(1), to_query, strict=True)
         warped = torch.cat([warp_perspective(image, matrix, size) for image, matrix in views])
-        mapping = project_map(to_query, flow_to_mapping(network(reference[chosen], warped, **options)))
-        there[chosen] = mapping_to_flow(_clamped(mapping, query, settings.max_outside))
+        found = _predict(network, reference[chosen], warped, confidence, options)
+        mapping = project_map(to_query, flow_to_mapping(found[:, :2]))
+        there[chosen, :2] = mapping_to_flow(_clamped(mapping, query, settings.max_outside))
+        there[chosen, 2:] = found[:, 2:]
         if backward:
             back[chosen] = _flow_back(network(warped, reference[chosen], **options), query, to_query)
-    return there, back if backward else None
+    return Matched(
+        there[:, :2], back if backward else None, *(there[:, 2:].split(1, 1) if confidence else (None, None))
+    )
+
+
+def _empty(images: Tensor, channels: int) -> Tensor:
+    return images.new_zeros(len(images), channels, *images.shape[2:])
+
+
+def _predict(
+    network: MatchingNetwork, reference: Tensor, query: Tensor, confidence: bool, options: dict[str, Any]
+) -> Tensor:
+    """Flow `(B, 2, H, W)`, or flow, confidence and visibility `(B, 4, H, W)`."""
+    if confidence:
+        return torch.cat([maps for maps in network.predict(reference, query, **options) if maps is not None], 1)
+    return network(reference, query, **options)
 
 
 def _clamped(mapping: Tensor, query: Tensor, outside: float) -> Tensor:
