@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
+from .options import PRESETS
+
 NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
 
 Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
@@ -19,7 +21,7 @@ Objects = Annotated[
         help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
     ),
 ]
-Preset = Annotated[str | None, Option(help="static, dynamic, flow, static-published or dynamic-published pairs.")]
+Preset = Annotated[str | None, Option(help=f"{PRESETS} `+` mixes several.")]
 Flow = Annotated[
     list[str] | None,
     Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),

@@ -129,7 +129,7 @@ def _glunet() -> MatchingNetwork:
     return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation())
 
 
-@register("glunet-gocor", "GLU-Net with global and local GOCor: the default")
+@register("glunet-gocor", "GLU-Net with global and local GOCor")
 def _glunet_gocor() -> MatchingNetwork:
     return GLUNet(GlobalGOCor(512), LocalGOCor(), filtering="none", activation="leaky-relu")
 
