@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules import GlobalGOCor, LocalGOCor
-from ..ops import Lookup, global_correlation, pool_pyramid
+from ..ops import global_correlation, lookup, pool_pyramid
 from ..ops.warp import pixel_grid
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, Outputs, resize_image
@@ -163,13 +163,13 @@ class RecurrentNet(MatchingNetwork):
         hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
         hidden, context = hidden.tanh(), context.relu()
         filters = reference if self.filters is None else self.filters.filters(reference, iters_local)
-        lookup = Lookup(filters, pool_pyramid(query, self.scales))
+        pyramid = pool_pyramid(query, self.scales)
         grid = pixel_grid(reference.shape[2], reference.shape[3], device=reference.device)
         flow = self._start_flow(reference, query, iters_global)
         found = [(hidden, flow)]
         for _ in range(updates):
             flow = flow.detach()
-            scores = lookup(grid + flow, self.radius)
+            scores = lookup(filters, pyramid, grid + flow, self.radius)
             hidden, change = self.update(hidden, context, scores, flow)
             flow = flow + change
             found.append((hidden, flow))

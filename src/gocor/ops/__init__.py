@@ -12,7 +12,7 @@ from .correlation.local import (
     local_correlation_adjoint_reference,
     transpose_local_volume,
 )
-from .correlation.lookups import Lookup, lookup, pool_pyramid
+from .correlation.lookups import lookup, pool_pyramid
 from .warp import (
     compose_flows,
     flow_to_mapping,
@@ -27,7 +27,6 @@ from .warp import (
 )
 
 __all__ = [
-    "Lookup",
     "compose_flows",
     "flow_to_mapping",
     "forward_backward_error",

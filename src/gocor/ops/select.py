@@ -23,7 +23,6 @@ from ..utils.errors import InputError
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
-MAX_STORED_PAIRS = 2**27  # half a gigabyte of float32 scores
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
 MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
@@ -177,13 +176,6 @@ def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> 
 def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
     """Whether a Triton kernel looks scores up: elsewhere matrix products with the whole query do."""
     return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
-
-
-def stores_all_pairs(filters: Tensor, query: Tensor) -> bool:
-    """Whether many lookups store the scores of all pairs: on a CPU, without gradients, if they are not many."""
-    pairs = len(filters) * filters.shape[2:].numel() * query.shape[2:].numel()
-    on_cpu = filters.device.type == "cpu" and not _traced()
-    return on_cpu and pairs <= MAX_STORED_PAIRS and not needs_gradients(filters, query)
 
 
 def needs_gradients(*tensors: Tensor) -> bool:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gocor.ops import Lookup, local_correlation, lookup, pool_pyramid, select
-from gocor.ops.correlation import lookups
+from gocor.ops import local_correlation, lookup, pool_pyramid
+from gocor.ops.correlation import lookups, lookups_windows
 from gocor.ops.correlation.lookups import lookup_all_pairs
 
 
@@ -17,10 +17,11 @@ def problem(batch=2, channels=5, size=(6, 7), query=(9, 8), levels=3, dtype=torc
 
 @pytest.mark.parametrize("radius", [0, 1, 4])
 @pytest.mark.parametrize("levels", [1, 4])
-@pytest.mark.parametrize("budget", [1, 200, 2**20])
-def test_equals_all_pairs(radius, levels, budget, monkeypatch):
-    monkeypatch.setattr(lookups, "BUDGET", {"cpu": budget})
-    filters, pyramid, coordinates = problem(levels=levels)
+@pytest.mark.parametrize("budget", [1, 5000, 2**20])
+@pytest.mark.parametrize("spread", [0.5, 4.0, 1000.0])  # all tiles share a window, some do, none does
+def test_equals_all_pairs(radius, levels, budget, spread, monkeypatch):
+    monkeypatch.setattr(lookups_windows, "BUDGET", {"cpu": budget})
+    filters, pyramid, coordinates = problem(levels=levels, spread=spread)
     out = lookup(filters, pyramid, coordinates, radius)
     assert out.shape == (2, levels * (2 * radius + 1) ** 2, 6, 7)
     torch.testing.assert_close(out, lookup_all_pairs(filters, pyramid, coordinates, radius), rtol=1e-4, atol=1e-4)
@@ -106,19 +107,3 @@ def test_bad_input_is_an_error():
         lookup(filters, [], coordinates)
     with pytest.raises(ValueError, match="agree in batch, channels and device"):
         lookup(filters[:, :2], pyramid, coordinates)
-
-
-@pytest.mark.parametrize("stored", [True, False])
-@torch.no_grad()
-def test_many_lookups_of_the_same_filters(stored, monkeypatch):
-    filters, pyramid, coordinates = problem(dtype=torch.float32)
-    monkeypatch.setattr(select, "MAX_STORED_PAIRS", 2**20 if stored else 1)
-    scores = Lookup(filters, pyramid)
-    assert bool(scores.stored) == stored
-    for radius in (1, 3):
-        torch.testing.assert_close(scores(coordinates, radius), lookup(filters, pyramid, coordinates, radius))
-
-
-def test_nothing_is_stored_where_gradients_are_needed():
-    filters, pyramid, _ = problem(dtype=torch.float32)
-    assert not Lookup(filters.requires_grad_(), pyramid).stored

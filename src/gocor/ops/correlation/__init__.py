@@ -12,10 +12,9 @@ from .local import (
     local_correlation_adjoint_reference,
     transpose_local_volume,
 )
-from .lookups import Lookup, lookup, pool_pyramid
+from .lookups import lookup, pool_pyramid
 
 __all__ = [
-    "Lookup",
     "global_correlation",
     "global_correlation_adjoint_query",
     "global_correlation_adjoint_reference",

@@ -17,9 +17,10 @@ from torch import Tensor
 from ...utils.checks import check_count, check_features, check_pair
 from ...utils.errors import InputError
 from .. import select
+from .lookups_windows import bounded, lookup_in_windows
 from .reference import accumulation_dtype
 
-# Scores with a whole query level that the plain form holds at a time: what stays in a CPU's cache, what fills a GPU.
+# Scores with a whole query level that the backward pass holds at a time: what stays in a CPU's cache, what fills a GPU.
 BUDGET = {"cpu": 2**21, "accelerator": 2**27}
 
 
@@ -64,35 +65,6 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
     return torch.cat(levels, 1)
 
 
-class Lookup:
-    """Many lookups of the same filters in the same query, as a recurrent network makes them.
-
-    Calling it with coordinates and a radius returns what `lookup` returns. On a CPU without gradients the scores of all
-    pairs are stored once, unless they are too many (`ops.select`), because every lookup would compute them again.
-
-    Args:
-        filters: see `lookup`.
-        query_pyramid: see `lookup`.
-    """
-
-    def __init__(self, filters: Tensor, query_pyramid: Sequence[Tensor]) -> None:
-        self.filters, self.pyramid = filters, query_pyramid
-        self.stored: list[Tensor] = []
-        if select.stores_all_pairs(filters, query_pyramid[0]):
-            rows = filters.flatten(2).mT  # (B, N, C)
-            self.stored = [torch.bmm(rows, level.flatten(2).to(rows.dtype)) for level in query_pyramid]
-
-    def __call__(self, coordinates: Tensor, radius: int) -> Tensor:
-        """Scores around given positions, see `lookup`."""
-        if not self.stored:
-            return lookup(self.filters, self.pyramid, coordinates, radius)
-        out = []
-        for index, (scores, query) in enumerate(zip(self.stored, self.pyramid, strict=True)):
-            corners, inside, fx, fy = _corners(_at_level(coordinates, index), slice(None), query.shape, radius)
-            out.append(_interpolate(scores.gather(2, corners) * inside, fx, fy, radius).mT)
-        return torch.cat(out, 1).unflatten(2, self.filters.shape[2:])
-
-
 def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
     """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut."""
     check_count("levels", levels, 1)
@@ -135,7 +107,7 @@ def _kernels() -> Any:
 def _lookup(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     if select.uses_lookup_kernel(filters, query, radius):
         return _kernels().lookup(filters, query, coordinates, radius)
-    return _in_chunks(filters, query, coordinates, radius)
+    return lookup_in_windows(filters, query, coordinates, radius)
 
 
 @_lookup.register_fake
@@ -193,19 +165,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _lookup.register_autograd(_backward, setup_context=_save)
 
 
-def _in_chunks(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
-    """`lookup` in one level by matrix products of a few filters with the whole query."""
-    batch, _, height, width = filters.shape
-    acc, wide = _product_dtype(filters, query), accumulation_dtype(filters, query)
-    rows, keys = filters.flatten(2).mT.to(acc), query.flatten(2).to(acc)  # (B, N, C), (B, C, Nq)
-    out = query.new_empty(batch, height * width, (2 * radius + 1) ** 2)
-    for part in _parts(height * width, batch * keys.shape[2], filters.device):
-        index, inside, fx, fy = _corners(coordinates, part, query.shape, radius)
-        scores = torch.bmm(rows[:, part], keys).to(wide).gather(2, index) * inside  # (B, n, (2R+2)²)
-        out[:, part] = _interpolate(scores, fx, fy, radius).to(out.dtype)
-    return out.mT.reshape(batch, -1, height, width).contiguous()
-
-
 def _product_dtype(filters: Tensor, query: Tensor) -> torch.dtype:
     """16-bit operands are multiplied as they are, with float32 accumulation, on a GPU; a CPU is faster in float32."""
     if filters.dtype == query.dtype and filters.is_cuda:
@@ -223,10 +182,7 @@ def _corners(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Integer positions around those of some filters, `(B, n, (2R+2)²)`: flat index, whether inside; fractions."""
     height, width = size[2:]
-    x, y = coordinates.flatten(2)[:, :, part].unbind(1)  # (B, n)
-    far = 2.0 * radius + 4  # farther outside than this is as far as infinitely far, and safe to convert to an integer
-    x = torch.where(x.isfinite(), x, -far).clamp(-far, width + far)
-    y = torch.where(y.isfinite(), y, -far).clamp(-far, height + far)
+    x, y = bounded(coordinates.flatten(2)[:, :, part], (height, width), radius)  # (B, n)
     left, top = x.floor(), y.floor()
     axis = torch.arange(-radius, radius + 2, device=x.device)
     columns, rows = left.long().unsqueeze(2) + axis, top.long().unsqueeze(2) + axis  # (B, n, 2R+2)
@@ -235,15 +191,8 @@ def _corners(
     return index.flatten(2), inside.flatten(2), (x - left)[..., None, None], (y - top)[..., None, None]
 
 
-def _interpolate(scores: Tensor, fx: Tensor, fy: Tensor, radius: int) -> Tensor:
-    """Scores at integer positions `(B, n, (2R+2)²)` → at the displacements `(B, n, (2R+1)²)`."""
-    grid = scores.unflatten(2, (2 * radius + 2, 2 * radius + 2))
-    across = grid[..., :-1] + fx * (grid[..., 1:] - grid[..., :-1])
-    return (across[..., :-1, :] + fy * (across[..., 1:, :] - across[..., :-1, :])).flatten(2)
-
-
 def _spread(gradients: Tensor, fx: Tensor, fy: Tensor, radius: int) -> Tensor:
-    """The adjoint of `_interpolate`."""
+    """The adjoint of `interpolate`."""
     grid = gradients.unflatten(2, (2 * radius + 1, 2 * radius + 1))
     down = F.pad((1 - fy) * grid, (0, 0, 0, 1)) + F.pad(fy * grid, (0, 0, 1, 0))
     return (F.pad((1 - fx) * down, (0, 1)) + F.pad(fx * down, (1, 0))).flatten(2)
