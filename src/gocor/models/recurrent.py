@@ -94,8 +94,10 @@ class RecurrentNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Multiples of 16."""
-        height, width = (max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))
-        return height, width
+        # Python's `round`, in integers that an exported graph can hold: half of a multiple goes to the even one.
+        half = MULTIPLE // 2 - 1
+        height, width = ((side + half + side // MULTIPLE % 2) // MULTIPLE * MULTIPLE for side in (height, width))
+        return torch.sym_max(MULTIPLE, height), torch.sym_max(MULTIPLE, width)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, of the start and of every update."""

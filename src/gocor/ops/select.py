@@ -155,7 +155,10 @@ def choose_global(
     fits = weights is None or _smoothing_kernels_fit(*weights)
     kernels = fits and not gradients and not exporting() and _kernels_take(reference)
     can_run = {"gram-kernels": kernels, "gram": True, "filters": True}
-    cheaper = gram_is_cheaper(reference, query, iters, query_term=weights is not None)
+    # An exported graph may be for any size: it takes the specification, because no choice would fit them all.
+    cheaper = not _sizes_are_open(reference, query) and gram_is_cheaper(
+        reference, query, iters, query_term=weights is not None
+    )
     preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "filters": True}
     return _choose("global", request, can_run, preferred, {"gram": ("gram-kernels", "gram")}, reference)
 
@@ -181,9 +184,9 @@ def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
 
 def stores_all_pairs(filters: Tensor, query: Tensor) -> bool:
     """Whether many lookups store the scores of all pairs: on a CPU, without gradients, if they are not many."""
-    pairs = len(filters) * filters.shape[2:].numel() * query.shape[2:].numel()
-    on_cpu = filters.device.type == "cpu" and not _traced()
-    return on_cpu and pairs <= MAX_STORED_PAIRS and not needs_gradients(filters, query)
+    if filters.device.type != "cpu" or _traced() or needs_gradients(filters, query):
+        return False
+    return len(filters) * filters.shape[2:].numel() * query.shape[2:].numel() <= MAX_STORED_PAIRS
 
 
 def needs_gradients(*tensors: Tensor) -> bool:
@@ -246,6 +249,23 @@ def _kernels_take(features: Tensor) -> bool:
 
 def _smoothing_kernels_fit(weight1: Tensor, weight2: Tensor) -> bool:
     return weight1.shape[2] == 3 and {*weight2.shape[:2]} <= {16, 32, 64}
+
+
+def certain(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds; in a graph that is exported for any size, whether it holds for all of them.
+
+    A plain `if` would restrict the graph to the sizes that take the same branch.
+    """
+    if not isinstance(condition, torch.SymBool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def _sizes_are_open(*features: Tensor) -> bool:
+    """Whether a graph is being exported for any batch, height or width of these maps."""
+    return exporting() and any(isinstance(size, torch.SymInt) for x in features for size in x.shape)
 
 
 def _traced() -> bool:
