@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
@@ -76,7 +77,9 @@ class GLUNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded down to multiples of 8, at least 256."""
-        return torch.sym_max(SIDE, height // 8 * 8), torch.sym_max(SIDE, width // 8 * 8)
+        rounded = (side if certain(side >= SIDE) else torch.sym_max(SIDE, side) for side in (height, width))
+        height, width = (side if certain(side % 8 == 0) else side // 8 * 8 for side in rounded)
+        return height, width
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """256×256 at the first two levels, the working size at the others."""
