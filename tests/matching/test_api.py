@@ -239,6 +239,6 @@ def test_a_result_equals_itself_alone(network):
     images = picture(16, 16), picture(16, 16)
     first, second = (gocor.match(*images, network) for _ in range(2))
     assert torch.equal(first.flow, second.flow)
-    assert first == first  # noqa: PLR0124
+    assert first == first
     assert first != second
     assert len({first, second, first}) == 2

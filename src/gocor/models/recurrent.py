@@ -147,7 +147,7 @@ class RecurrentNet(MatchingNetwork):
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
         levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
         own, other = unit_norm(self.matching_head(levels)).chunk(2)
-        context = self.context_head([level[: len(reference)] for level in levels])
+        context = self.context_head([level[: reference.shape[0]] for level in levels])
         return self._match(own, other, context, updates, iters_local, iters_global)
 
     def _match(
