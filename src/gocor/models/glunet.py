@@ -1,6 +1,5 @@
 """GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -8,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
@@ -77,7 +77,9 @@ class GLUNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded down to multiples of 8, at least 256."""
-        return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
+        rounded = (side if certain(side >= SIDE) else torch.sym_max(SIDE, side) for side in (height, width))
+        height, width = (side if certain(side % 8 == 0) else side // 8 * 8 for side in rounded)
+        return height, width
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """256×256 at the first two levels, the working size at the others."""
@@ -192,15 +194,26 @@ class GLUNet(MatchingNetwork):
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         return flow4, residual + up_flow + self.context3(features)
 
+    def _extra_levels(self, height: int, width: int) -> int:
+        """How often the ratio of the working size to 256 must be halved, rounded, to come to the largest one allowed.
+
+        It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
+        """
+        side = width if self.published else torch.sym_max(height, width)
+        largest = SIDE * (PUBLISHED_MAX_RATIO if self.published else MAX_RATIO)
+        extra = 0
+        while side > largest * 2 ** (extra + 0.5):
+            extra += 1
+        return extra
+
     def _refine(
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
     ) -> Tensor:
         """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
-        ratio = width / PUBLISHED_MAX_RATIO if self.published else max(height, width) / MAX_RATIO
-        extra = max(0, round(math.log2(ratio / SIDE)))
+        extra = self._extra_levels(height, width)
         for remaining in range(extra, 0, -1):
             scale = 1 / (8 * 2**remaining)
-            size = int(height * scale), int(width * scale)
+            size = height // (8 * 2**remaining), width // (8 * 2**remaining)
             small_reference, small_query = (F.interpolate(x, size, mode="area") for x in (reference, query))
             up_flow = upsample(flow, size)
             volume = self.local_matching(small_reference, warp(small_query, up_flow * scale), iters)
