@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gocor.data.io import encode_image, read_image, to_rgb, write_image
-from gocor.data.io.containers import PNG_SIGNATURE
+from gocor.data.io.png import PNG_SIGNATURE
 
 
 def picture(height=12, width=17, channels=3, dtype=np.uint8, seed=0):
@@ -214,9 +214,9 @@ def test_damaged_and_foreign_files(tmp_path, capfd):
     none = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 4, 8, 2, 0, 0, 0))
     for data, message in [
         (b"", "is empty: copy or download it again"),
-        (b"%PDF-1.7 and so on", "of a format unknown to OpenCV, convert it to PNG or JPEG"),
+        (b"%PDF-1.7 and so on", "of an unknown format, convert it to PNG or JPEG"),
         (bytes(flipped), "the file is damaged"),
-        (PNG_SIGNATURE + huge + png[33:], "its header promises 40000×40000 pixels"),
+        (PNG_SIGNATURE + huge + png[33:], "40000×40000 pixels is too large"),
         (PNG_SIGNATURE + none + png[33:], "its header promises 0×4 pixels"),
         (PNG_SIGNATURE, "cut short"),
         (b"\xff\xd8\xff", "cut short"),

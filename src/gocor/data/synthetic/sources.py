@@ -3,7 +3,6 @@
 import os
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from ...utils.archives import open_zip, read_member
 from ...utils.arrays import Picture
 from ...utils.checks import check_count
 from ...utils.errors import GOCorError, InputError
-from ...utils.files import PathLike, read_bytes
+from ...utils.files import PathLike, open_file, read_bytes
 from ..io.images import READABLE, decode_rgb, decode_upright
 
 T = TypeVar("T")
@@ -37,10 +37,7 @@ class ImageFile:
         """Read the content of the file."""
         if self.archive is None:
             return read_bytes(self.source / self.name)
-        try:
-            return self.archive.read(self.name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged or encrypted
-            raise InputError(f"cannot be extracted from the zip file: {error}") from None
+        return read_member(self.archive, self.name)
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
@@ -63,17 +60,25 @@ def _list_one(source: Path) -> list[ImageFile]:
     if source.is_dir():
         names = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
         archive = None
-    elif zipfile.is_zipfile(source):
-        archive = zipfile.ZipFile(source)
-        names = [info.filename for info in archive.infolist() if not info.is_dir()]
     else:
-        raise InputError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
+        archive = _open_archive(source)
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
     # Operating systems leave hidden files in folders and archives, some of which have the suffix of an image.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
     found = sorted(name for name in kept if Path(name).suffix.lower() in READABLE)
     if not found:
         raise InputError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
     return [ImageFile(source, name, archive) for name in found]
+
+
+def _open_archive(source: Path) -> zipfile.ZipFile:
+    file = open_file(source, limited=False)  # Only the members that are read count.
+    try:
+        return open_zip(file)
+    except InputError as error:
+        file.close()
+        message = f"{source} is neither a folder nor a zip file of images"
+        raise InputError(f"{message}: {error}") from None
 
 
 def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
