@@ -1,12 +1,14 @@
 """Zip files. The size of a member is compared with the limit of `limits` before it is unpacked."""
 
 import lzma
+import os
 import struct
 import zipfile
 import zlib
 from typing import BinaryIO
 
 from .errors import InputError
+from .files import PathLike, check_file
 from .limits import check_bytes
 
 MAX_DEFLATE = 1032  # Deflate cannot compress by a larger factor: a header that promises more data is wrong.
@@ -19,8 +21,10 @@ ERRORS = (
 )  # fmt: skip
 
 
-def open_zip(file: BinaryIO) -> zipfile.ZipFile:
-    """Open a zip file whose members are going to be read by `read_member`."""
+def open_zip(file: PathLike | BinaryIO) -> zipfile.ZipFile:
+    """Open a zip file, of any size, whose members are going to be read by `read_member`."""
+    if isinstance(file, (str, os.PathLike)):
+        check_file(file, limited=False)
     try:
         return zipfile.ZipFile(file)
     except ERRORS as error:

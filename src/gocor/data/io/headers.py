@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...utils.errors import InputError
 from ...utils.limits import PIXEL
+from .containers import TRUNCATED
 
 DAMAGED = "the file is damaged, copy or download it again"
 UNKNOWN = "the file is damaged or of an unknown format, convert it to PNG or JPEG"
@@ -38,7 +39,9 @@ def image_size(data: bytes) -> Size:
         if signature.match(data):
             try:
                 return size(data)
-            except (struct.error, ValueError, KeyError):  # cut short within the header, or wrong values
+            except struct.error:
+                raise InputError(TRUNCATED) from None
+            except (ValueError, KeyError):
                 raise InputError(DAMAGED) from None
     raise InputError(UNKNOWN)
 
@@ -99,7 +102,7 @@ def _jp2(data: bytes) -> Size:
     for found in JP2_SIZE.finditer(data):
         _, right, bottom, left, top, *_, components = struct.unpack(">HIIIIIIIIH", found[1])
         sizes.append(Size(right - left, bottom - top, 4 * components))
-    return Size(*(max(values) for values in zip(*sizes, strict=True)))
+    return Size(max(s.width for s in sizes), max(s.height for s in sizes), max(s.depth for s in sizes))
 
 
 def _hdr(data: bytes) -> Size:

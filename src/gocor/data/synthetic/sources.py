@@ -15,7 +15,7 @@ from ...utils.archives import open_zip, read_member
 from ...utils.arrays import Picture
 from ...utils.checks import check_count
 from ...utils.errors import GOCorError, InputError
-from ...utils.files import PathLike, open_file, read_bytes
+from ...utils.files import PathLike, read_bytes
 from ..io.images import READABLE, decode_rgb, decode_upright
 
 T = TypeVar("T")
@@ -61,7 +61,10 @@ def _list_one(source: Path) -> list[ImageFile]:
         names = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
         archive = None
     else:
-        archive = _open_archive(source)
+        try:
+            archive = open_zip(source)
+        except InputError as error:
+            raise InputError(f"{source} is neither a folder nor a zip file of images: {error}") from None
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
     # Operating systems leave hidden files in folders and archives, some of which have the suffix of an image.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
@@ -69,16 +72,6 @@ def _list_one(source: Path) -> list[ImageFile]:
     if not found:
         raise InputError(f"{source} has no image files ({', '.join(sorted(READABLE))}): give a folder or zip of images")
     return [ImageFile(source, name, archive) for name in found]
-
-
-def _open_archive(source: Path) -> zipfile.ZipFile:
-    file = open_file(source, limited=False)  # Only the members that are read count.
-    try:
-        return open_zip(file)
-    except InputError as error:
-        file.close()
-        message = f"{source} is neither a folder nor a zip file of images"
-        raise InputError(f"{message}: {error}") from None
 
 
 def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
