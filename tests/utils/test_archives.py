@@ -10,7 +10,7 @@ import pytest
 from gocor.utils.archives import open_zip, read_member
 from gocor.utils.limits import VARIABLE
 
-METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]
 
 
 def zipped(data, method=zipfile.ZIP_DEFLATED, promised=None):
@@ -48,13 +48,13 @@ def test_a_member_beyond_the_limit_is_not_unpacked(monkeypatch, method):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_member_that_holds_more_than_it_promises(method):
-    data = zipped(bytes(3 * 10**8), method, promised=10)
+def test_methods_whose_size_cannot_be_trusted(method):
+    data = zipped(bytes(10**7), method, promised=10)
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="a cannot be unpacked"):
+        with pytest.raises(ValueError, match=f"a is packed by method {method}: pack it anew, by deflate"):
             read(data)
-        assert tracemalloc.get_traced_memory()[1] < 10**8
+        assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
 

@@ -8,7 +8,7 @@ from gocor.utils.errors import InputError
 
 def test_plain_data():
     assert parse_json(b'{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
-    assert parse_toml("a = [1, 2]\n[b]\nc = true\n".encode()) == {"a": [1, 2], "b": {"c": True}}
+    assert parse_toml(b"a = [1, 2]\n[b]\nc = true\n") == {"a": [1, 2], "b": {"c": True}}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_an_image_beyond_the_limit_is_not_decoded(tmp_path, monkeypatch, suffix)
     assert read_image(path).shape == (37, 50, 3)
     monkeypatch.setenv("GOCOR_MAX_BYTES", str(37 * 50 * 8 - 1))
     monkeypatch.setattr(cv2, "imdecode", None)
-    with pytest.raises(ValueError, match="50×37 pixels is too large: at (8|12) bytes a pixel, .*set GOCOR_MAX_BYTES"):
+    with pytest.raises(ValueError, match=r"50×37 pixels is too large: at (8|12) bytes a pixel, .*set GOCOR_MAX_BYTES"):
         read_image(path)
 
 
@@ -56,7 +56,7 @@ def test_kinds_of_webp(tmp_path, options):
 def test_a_header_cut_short_is_an_error(suffix):
     data = encoded(suffix)
     for length in range(24):
-        with pytest.raises(ValueError, match="cut short|damaged") if length < 6 else _anything():
+        with pytest.raises(ValueError, match=r"cut short|damaged") if length < 6 else _anything():
             image_size(data[:length])
 
 

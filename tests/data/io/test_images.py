@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from PIL import Image
 
 from gocor.data.io import encode_image, read_image, to_rgb, write_image
 from gocor.data.io.png import PNG_SIGNATURE
@@ -319,7 +320,7 @@ def test_decoders_print_nothing(tmp_path, capfd):
     assert read_image(saved(tmp_path, "a.png", png[:33] + png_chunk(b"tRNS", b"x") + png[33:])).shape == (64, 48, 3)
     for pixels in (b"\x09" * 64 * 145, bytes(63 * 145), bytes(65 * 145)):  # wrong filters, too few rows, too many
         body = png_chunk(b"IDAT", zlib.compress(pixels)) + png_chunk(b"IEND", b"")
-        with pytest.raises(ValueError, match="damaged|cut short"):
+        with pytest.raises(ValueError, match=r"damaged|cut short"):
             read_image(saved(tmp_path, "a.png", png[:late] + body))
     at = len(jpg) - 300
     jpg[at : at + 100] = bytes(100)

@@ -45,7 +45,8 @@ def read_flow(path: PathLike) -> tuple[Flow, Mask]:
     read, _ = _format(path)
     data = read_bytes(path)
     try:
-        flow, valid = read(data)
+        with np.errstate(invalid="ignore"):  # NaN
+            flow, valid = read(data)
     except ValueError as error:
         raise InputError(f"cannot read a flow from {path}: {error}") from None
     valid = valid & _known(flow)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...utils.errors import InputError
 from ...utils.limits import PIXEL
-from .containers import TRUNCATED
+from .containers import TRUNCATED, WEBP_SIGNATURE
 
 DAMAGED = "the file is damaged, copy or download it again"
 UNKNOWN = "the file is damaged or of an unknown format, convert it to PNG or JPEG"
@@ -138,7 +138,7 @@ def _tiff(data: bytes) -> Size:
 FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[bytes], Size]], ...] = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), _png),
     (re.compile(rb"\xff\xd8"), _jpeg),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), _webp),
+    (WEBP_SIGNATURE, _webp),
     (re.compile(rb"II[*+]\0|MM\0[*+]"), _tiff),
     (re.compile(rb"P[1-6][\s#]"), _pnm),
     (re.compile(rb"BM"), _bmp),

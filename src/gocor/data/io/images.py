@@ -14,7 +14,7 @@ from ...utils.arrays import Picture
 from ...utils.errors import GOCorError, InputError, InputTypeError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
 from ...utils.limits import check_pixels
-from .containers import JPEG_SIGNATURE, exif_orientation, read_exif
+from .containers import JPEG_SIGNATURE, WEBP_SIGNATURE, clean_jpeg, exif_orientation, webp_exif
 from .headers import UNKNOWN, image_size
 from .png import PNG_SIGNATURE, clean_png
 
@@ -123,11 +123,16 @@ def decode(data: bytes) -> tuple[NDArray[Any], int]:
     find in damaged files, so Pillow, which silences libjpeg, decodes JPEG, and OpenCV gets PNG only after a check.
     """
     check_pixels(*image_size(data))
-    if data.startswith(PNG_SIGNATURE):
-        data, exif = clean_png(data)
+    exif = b""
+    if data.startswith(JPEG_SIGNATURE):
+        data, exif = clean_jpeg(data)
+        pixels = _decode_jpeg(data)
     else:
-        exif = read_exif(data)
-    pixels = _decode_jpeg(data) if data.startswith(JPEG_SIGNATURE) else _decode_opencv(data)
+        if data.startswith(PNG_SIGNATURE):
+            data, exif = clean_png(data)
+        elif WEBP_SIGNATURE.match(data):
+            exif = webp_exif(data)
+        pixels = _decode_opencv(data)
     if pixels is None or pixels.size == 0:
         raise InputError(UNKNOWN)
     return pixels, exif_orientation(exif)
