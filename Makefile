@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRITON := triton==3.6.0
 
-.PHONY: install demo test lint format clean
+.PHONY: install demo test fuzz lint format clean
 
 install: $(READY)
 
@@ -29,6 +29,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# Reads 12,000 damaged files of every format. Takes some minutes on one core; needs Linux.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --cases 12000
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -27,6 +27,5 @@ def load_pickle(path: Path) -> Any:
             warnings.simplefilter("ignore")  # torch warns about old pickle protocols
             return torch.load(stream, map_location="cpu", weights_only=True)
     except Exception:  # a damaged file can raise anything, a MemoryError for a wrong length included
-        raise InputError(
-            f"{path} is not a checkpoint, or it holds more than tensors and cannot be read safely"
-        ) from None
+        why = "is damaged or not a checkpoint, or it holds more than tensors and cannot be read safely"
+        raise InputError(f"{path} {why}") from None
