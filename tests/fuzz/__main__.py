@@ -12,7 +12,7 @@ from collections import Counter
 
 from .worker import FAILURES, work
 
-SECONDS = 20.0  # for one case; the first one of a worker also waits for imports
+SECONDS = 30.0  # for one case; the first one of a worker also waits for imports
 START = 120.0
 BAD = (*FAILURES, "hang", "crash")
 
