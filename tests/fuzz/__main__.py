@@ -7,8 +7,10 @@ exceeds the memory, runs code of a file, leaves a file behind, or prints somethi
 import argparse
 import multiprocessing
 import sys
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 
 from .worker import FAILURES, work
 
@@ -25,7 +27,8 @@ def fuzz(cases: int, seed: int, *, first: int = 0, verbose: bool = True) -> tupl
     last = first + cases
     while first < last:
         receiver, sender = context.Pipe(duplex=False)
-        worker = context.Process(target=work, args=(sender, seed, first, last), daemon=True)
+        folder = tempfile.TemporaryDirectory(prefix="gocor-fuzz-")  # not the worker's, which may be killed
+        worker = context.Process(target=work, args=(sender, Path(folder.name), seed, first, last), daemon=True)
         worker.start()
         sender.close()
         number, name, patience = first, "", START
@@ -51,6 +54,7 @@ def fuzz(cases: int, seed: int, *, first: int = 0, verbose: bool = True) -> tupl
         worker.kill()
         worker.join()
         receiver.close()
+        folder.cleanup()
     return counts, failures
 
 

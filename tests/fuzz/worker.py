@@ -18,8 +18,8 @@ REFUSED = ("pth", "old pth", "pickle")  # valid files that do not fit the networ
 FAILURES = ("traceback", "memory", "chatter", "leftover", "executed", "message")
 
 
-def work(connection: Connection, seed: int, first: int, last: int) -> None:
-    """Read the cases `first` to `last - 1`, and report number, target, outcome and details of each.
+def work(connection: Connection, root: Path, seed: int, first: int, last: int) -> None:
+    """Read the cases `first` to `last - 1` in the folder `root`; report number, target, outcome and details of each.
 
     The outcome is `"read"`, `"refused"` (one line for the user) or one of `FAILURES`.
     """
@@ -29,37 +29,32 @@ def work(connection: Connection, seed: int, first: int, last: int) -> None:
     from .corpus import CORPUS, corpus_files
     from .mutate import mutate
 
-    root = Path(tempfile.mkdtemp(prefix="gocor-fuzz-"))
-    try:
-        os.environ["GOCOR_MAX_BYTES"] = LIMIT
-        chatter, temporary, place = root / "stderr", root / "tmp", root / "cases"
-        temporary.mkdir()
-        place.mkdir()
-        os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-        os.chdir(place)
-        torch.set_num_threads(1)
-        cv2.setNumThreads(1)
-        targets = make_targets(temporary)
-        names = list(targets)
-        for name, target in targets.items():  # Valid files are read. Libraries make their folders now.
-            _write(place / "case", target.files)
-            assert _read(target, place / "case")[0] == ("refused" if name in REFUSED else "read"), name
-            _clear(place, temporary)
-        with chatter.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        _limit_memory()
-        for number in range(first, last):
-            if number < len(CORPUS):
-                label, name, files = corpus_files(targets, number)
-            else:
-                label, name = "", names[number % len(names)]
-                files = mutate(targets[name], Random(f"{seed}/{number}"))
-            connection.send((number, name, "", ""))
-            outcome, detail = _run(targets[name], files, place, chatter, temporary)
-            connection.send((number, name, outcome, f"{label} {detail}".strip()))
-    finally:
-        os.chdir("/")
-        shutil.rmtree(root, ignore_errors=True)
+    os.environ["GOCOR_MAX_BYTES"] = LIMIT
+    chatter, temporary, place = root / "stderr", root / "tmp", root / "cases"
+    temporary.mkdir()
+    place.mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    os.chdir(place)
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    targets = make_targets(temporary)
+    names = list(targets)
+    for name, target in targets.items():  # Valid files are read. Libraries make their folders now.
+        _write(place / "case", target.files)
+        assert _read(target, place / "case")[0] == ("refused" if name in REFUSED else "read"), name
+        _clear(place, temporary)
+    with chatter.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    _limit_memory()
+    for number in range(first, last):
+        if number < len(CORPUS):
+            label, name, files = corpus_files(targets, number)
+        else:
+            label, name = "", names[number % len(names)]
+            files = mutate(targets[name], Random(f"{seed}/{number}"))
+        connection.send((number, name, "", ""))
+        outcome, detail = _run(targets[name], files, place, chatter, temporary)
+        connection.send((number, name, outcome, f"{label} {detail}".strip()))
 
 
 def _limit_memory() -> None:
