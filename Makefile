@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRITON := triton==3.6.0
 
-.PHONY: install demo test soak lint format clean
+.PHONY: install demo test soak fuzz lint format clean
 
 install: $(READY)
 
@@ -32,6 +32,10 @@ test: $(READY)
 
 soak: $(READY)
 	$(BIN)/python -m benchmarks.soak
+
+# Reads 12,000 damaged files of every format. Takes some minutes on one core; needs Linux.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --cases 12000
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -73,3 +73,21 @@ def test_assignments():
     assert parse_assignment("graph = true") == ("graph", True)
     with pytest.raises(ValueError, match="KEY=VALUE"):
         parse_assignment("ema")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("size = 1" + 5000 * "0", "run.toml is not a TOML file: a number has too many digits"),
+        ("size = " + 10_000 * "[", "run.toml is not a TOML file: it is nested too deeply"),
+        ("lr = 1" + 400 * "0", "lr must be at most"),
+        ("steps = 1" + 400 * "0", "steps must be at most"),
+        ('data = ["a\\u0000"]', "data must not hold the character NUL"),
+        ('size = "' + 5000 * "a" + '"', "size must "),
+    ],
+)
+def test_hostile_files_are_refused_in_a_short_line(tmp_path, text, message):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        make_config({}, file=tmp_path / "run.toml")
+    assert len(str(error.value)) < 300 + len(str(tmp_path))

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from ..utils.errors import GOCorError
 
+MAX_LINE = 1000  # characters
+
 
 def say(message: str) -> None:
     """Print one line on stderr."""
@@ -34,7 +36,12 @@ def warnings_as_lines(category: type[Warning]) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """The line to print about an error."""
+    """The line to print about an error, cut short if what a file holds made it long."""
+    line = _line(error)
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
+
+
+def _line(error: Exception) -> str:
     if is_out_of_memory(error):
         return "not enough memory: try a smaller --max-size or --batch"
     if isinstance(error, OSError):

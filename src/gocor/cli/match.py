@@ -66,6 +66,8 @@ def match(
 
     check_folder(output)
     pairs = find_pairs(reference, query, output)
+    for pair in pairs:
+        check_folder(pair.folder)
     from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
     from .batch import Options
 

@@ -16,8 +16,9 @@ from .._version import __version__
 from ..data.datasets import PairDataset
 from ..data.datasets.pair import Item
 from ..models.network import MatchingNetwork
+from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, write_bytes_atomically
 from .baselines import Matcher, match_options, network_matcher
 from .benchmarks import Benchmark
 from .metrics import THRESHOLDS
@@ -132,7 +133,7 @@ def _saved_or_computed(folder: Path | None, key: Mapping[str, Any], compute: Cal
         return compute()
     key, file = json.loads(json.dumps(key)), folder / _file_name(key["pair"])
     try:
-        content = json.loads(file.read_bytes())
+        content = parse_json(read_bytes(file))
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict) or content.get("key") != key or "row" not in content:

@@ -12,8 +12,9 @@ from .._version import __version__
 from ..data.io import write_flow, write_image
 from ..ops.warp import inside_mask
 from ..utils.arrays import Picture
+from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, write_bytes_atomically
 from ..viz.drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
 from .result import MatchResult
 
@@ -107,7 +108,7 @@ def _remove_outdated(folder: Path, names: Sequence[str]) -> None:
 def read_done(folder: PathLike) -> dict[str, Any]:
     """Content of `done.json` in a folder; empty if there is none, or if it cannot be read."""
     try:
-        content = json.loads((Path(folder) / DONE).read_bytes())
+        content = parse_json(read_bytes(Path(folder) / DONE))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

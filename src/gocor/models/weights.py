@@ -12,9 +12,10 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..utils.errors import InputError
-from ..utils.files import write_bytes_atomically
+from ..utils.files import check_file, write_bytes_atomically
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
+from .pickles import load_pickle
 from .published import load_published_state, load_vgg
 from .registry import REGISTRY, create_model, sketch
 from .zoo import FEATURES, WeightsRow, describe, shipped, shipped_file
@@ -211,21 +212,15 @@ def _has_shipped_vgg(network: MatchingNetwork) -> bool:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors or torch file. Pickled code in it is never run."""
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"no such checkpoint: {path}")
+    check_file(path)
     try:
         with safe_open(path, "pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except SafetensorError:
         pass
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about old pickle protocols
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file can raise anything
-        raise InputError(
-            f"{path} is not a checkpoint, or it holds more than tensors and cannot be read safely"
-        ) from None
+    content = load_pickle(path)
     for wrapper in ("state_dict", "model", "net"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ..models.network import MatchingNetwork
+from ..models.pickles import load_pickle
 from ..models.weights import load_weights
 from ..utils.errors import InputError
-from ..utils.files import read_bytes, write_bytes_atomically
+from ..utils.files import write_bytes_atomically
 from .step import TrainStep
 
 FILE = "last.pt"
@@ -63,9 +64,21 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
         raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+    try:
+        return _restore(content, step)
+    except InputError as error:
+        raise InputError(f"{path} {error}") from None
+    except (ArithmeticError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())[:200]}") from None
+
+
+def _restore(content: dict[str, Any], step: TrainStep) -> Progress:
     optimizer = step.optimizer.state_dict()
     if {k: set(v) for k, v in content["optimizer"].items()} != {k: set(v) for k, v in optimizer["state"].items()}:
-        raise InputError(f"{path} holds the state of another optimiser")
+        raise InputError("holds the state of another optimiser")
+    progress = Progress(**content["progress"])
+    if not all(isinstance(value, (int, float)) for value in vars(progress).values()):
+        raise InputError("is damaged: the progress of a run is numbers")
     step.network.load_state_dict(content["network"])
     step.average.load_state_dict(content["average"])
     with torch.no_grad():  # in place: a CUDA graph may refer to these tensors
@@ -77,18 +90,16 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     torch.set_rng_state(content["rng"])
     if content["cuda_rng"] is not None and step.group.device.type == "cuda":
         torch.cuda.set_rng_state(content["cuda_rng"], step.group.device)
-    return Progress(**content["progress"])
+    return progress
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The content of a training checkpoint. Pickled code in it is never run."""
-    data = read_bytes(path)
-    try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file can raise anything
-        raise InputError(f"{path} is damaged or no training checkpoint") from None
+    content = load_pickle(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{path} is no training checkpoint of this version")
+    if not isinstance(content.get("model"), str):
+        raise InputError(f"{path} is damaged: it does not name its network")
     return content
 
 
@@ -100,7 +111,10 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
     content = read_checkpoint(Path(path))
     if content["model"] != network.name:
         raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
-    network.load_state_dict(content["average"])
+    try:
+        network.load_state_dict(content["average"])
+    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+        raise InputError(f"{path} does not fit {network.name}: {' '.join(str(error).split())[:200]}") from None
 
 
 def remove_leftovers(folder: Path) -> None:

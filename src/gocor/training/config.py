@@ -1,13 +1,13 @@
 """Options of a training run: defaults, overridden by a TOML file, overridden by the command line."""
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..models.registry import REGISTRY, list_models, sketch
+from ..utils.documents import parse_toml
 from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
 from ..utils.toml import to_toml
@@ -21,6 +21,8 @@ MINIMUM = {
     "level_weights": 0,
     "size": 16,
 }
+MAX_INTEGER = 2**63 - 1  # of any option
+SHOWN = 60  # characters of a value in an error
 POSITIVE = ("lr", "checkpoint_minutes", "gamma", "robust_exponent", "time_limit")
 FRACTIONS = ("warmup", "ema", "milestones")  # at least 0 and below 1
 
@@ -180,10 +182,12 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Options of a TOML file, with the types of `TrainConfig`."""
+    data = read_bytes(file)
     try:
-        return _typed(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not a TOML file: {error}") from None
+        options = parse_toml(data)
+    except InputError as error:
+        raise InputError(f"{file} is {error}") from None
+    return _typed(options, where=f"{file}: ")
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -192,8 +196,8 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals:
         raise InputError(f"an option is set as KEY=VALUE, got {text!r}")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), parse_toml(f"value = {value}")["value"]
+    except InputError:
         return key.strip(), value
 
 
@@ -202,7 +206,7 @@ def _typed(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
     hints = get_type_hints(TrainConfig)
     for name in options:
         if name not in hints:
-            raise InputError(f"{where}there is no option {name!r}; there are {', '.join(sorted(hints))}")
+            raise InputError(f"{where}there is no option {_shown(name)}; there are {', '.join(sorted(hints))}")
     if isinstance(options.get("size"), int):
         options = {**options, "size": 2 * [options["size"]]}
     return {name: _convert(f"{where}{name}", value, hints[name]) for name, value in options.items()}
@@ -212,18 +216,31 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     arguments = get_args(hint)
     if get_origin(hint) is Literal:
         if value not in arguments:
-            raise InputError(f"{name} must be one of {', '.join(arguments)}, got {value!r}")
+            raise InputError(f"{name} must be one of {', '.join(arguments)}, got {_shown(value)}")
         return value
     if get_origin(hint) is tuple:
         items = value if isinstance(value, (list, tuple)) else [value]
         if ... not in arguments and len(items) != len(arguments):
-            raise InputError(f"{name} must have {len(arguments)} values, got {value!r}")
+            raise InputError(f"{name} must have {len(arguments)} values, got {_shown(value)}")
         return tuple(_convert(name, item, arguments[0]) for item in items)
     if type(None) in arguments:  # an optional value
         return None if value is None else _convert(name, value, arguments[0])
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, (int, float) if hint is float else hint):
-        raise InputError(f"{name} must be of type {hint.__name__}, got {value!r}")
+        raise InputError(f"{name} must be of type {hint.__name__}, got {_shown(value)}")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise InputError(f"{name} must be at most {MAX_INTEGER:,}, got {_shown(value)}")
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{name} must not hold the character NUL, got {_shown(value)}")
     return float(value) if hint is float else value
+
+
+def _shown(value: Any) -> str:
+    """A value in an error message, cut short if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of thousands of digits
+        text = "a huge number"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _check_number(name: str, value: Any) -> None:

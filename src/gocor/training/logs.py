@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.files import write_bytes_atomically
+from ..utils.documents import parse_json
+from ..utils.errors import InputError
+from ..utils.files import read_bytes, write_bytes_atomically
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -99,11 +101,12 @@ def trim_log(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text().splitlines():
+    data = read_bytes(path) if path.stat().st_size else b""
+    for line in data.decode(errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            if parse_json(line)["step"] <= step:
                 kept.append(line + "\n")
-        except json.JSONDecodeError:
+        except (InputError, KeyError, TypeError):  # not a record
             continue
     write_bytes_atomically(path, "".join(kept).encode())
 

@@ -2,14 +2,17 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .errors import InputError
+from .limits import check_bytes, max_bytes
 
 PathLike = str | os.PathLike[str]
+PIECE = 1 << 16  # bytes
 
 
 @contextmanager
@@ -49,14 +52,44 @@ def write_files(folder: PathLike, files: Mapping[str, bytes]) -> list[Path]:
     return [Path(folder) / name for name in files]
 
 
+def check_file(path: PathLike, *, limited: bool = True) -> None:
+    """Raise unless a path is that of a regular file; pipes and devices, which may never end, are not.
+
+    Args:
+        path: the file.
+        limited: its size must be within the limit of `limits`. It is not for archives, which are read in parts.
+    """
+    try:
+        state = os.stat(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist: check the path") from None
+    except ValueError:  # a character that no path can have
+        raise InputError(f"{str(path)!r} is not a path: check its characters") from None
+    _check_state(path, state, limited)
+
+
+def open_file(path: PathLike, *, limited: bool = True) -> BinaryIO:
+    """Open a regular file for reading; see `check_file`."""
+    check_file(path, limited=limited)
+    # Without O_NONBLOCK, opening a pipe waits for its writer, if a pipe took the place of the file meanwhile.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        _check_state(path, os.fstat(file.fileno()), limited)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def read_bytes(path: PathLike) -> bytes:
-    """Read a file, which must not be empty."""
-    file = Path(path)
-    if file.is_dir():
-        raise InputError(f"{path} is a folder: give the path of a file")
-    if not file.exists():
-        raise FileNotFoundError(f"{path} does not exist: check the path")
-    data = file.read_bytes()
+    """Read a regular file, which must not be empty, nor larger than the limit of `limits`."""
+    limit = max_bytes()
+    with open_file(path) as file:
+        data = file.read(os.fstat(file.fileno()).st_size)
+        while len(data) <= limit and (more := file.read(PIECE)):  # A file may grow, and those of /proc have no size.
+            data += more
+    check_bytes(len(data), str(path))
     if not data:
         raise InputError(f"{path} is empty: copy or download it again")
     return data
@@ -75,11 +108,22 @@ def check_folder(folder: PathLike) -> None:
     """Check, before any work is done, that a folder can be created and written to."""
     existing = Path(folder)
     while not existing.exists() and existing != existing.parent:
+        if existing.is_symlink():
+            raise FileNotFoundError(0, "is a symbolic link to a folder that does not exist", str(existing))
         existing = existing.parent
     if not existing.is_dir():
         raise NotADirectoryError(0, "is not a folder", str(existing))
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(0, "is not writable", str(existing))
+
+
+def _check_state(path: PathLike, state: os.stat_result, limited: bool) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise InputError(f"{path} is a folder: give the path of a file")
+    if not stat.S_ISREG(state.st_mode):
+        raise InputError(f"{path} is a pipe, a socket or a device: give the path of a file")
+    if limited:
+        check_bytes(state.st_size, str(path))
 
 
 def _check_target(path: PathLike, target: Path) -> None:

@@ -33,7 +33,7 @@ def eth3d(root: PathLike, *, interval: int = 3, every: int = 5, min_points: int 
     layout = Layout(
         "ETH3D", root, inside="**/rig_calibration*/images.txt", names=("ETH3D", "ETH3D_data", "eth3d"), where=WHERE
     )
-    found = layout.some("**/rig_calibration*/images.txt")
+    found = [path for path in layout.some("**/rig_calibration*/images.txt") if model_folder(path.parents[1])]
     items: list[Item] = []
     for sequence in sorted({path.parents[1] for path in found}):
         items += _sequence(layout, sequence, interval, every, min_points)
@@ -44,7 +44,7 @@ def eth3d(root: PathLike, *, interval: int = 3, every: int = 5, min_points: int 
 
 def _sequence(layout: Layout, sequence: Path, interval: int, every: int, min_points: int) -> list[Item]:
     model = model_folder(sequence)
-    assert model is not None  # its images.txt was found before
+    assert model is not None  # it was found before
     if not (model / "cameras.txt").is_file():
         raise layout.missing("cameras.txt", model)
     views, intrinsics = _views(model / "images.txt"), read_intrinsics(model / "cameras.txt")

@@ -35,6 +35,8 @@ def read_csv(path: PathLike, columns: Sequence[str] = ()) -> list[Row]:
     header = [name.strip().lower() for name in rows[0]] if rows else []
     spelling = {column.lower(): column for column in columns}
     names = [spelling.get(name, name) for name in header]
+    if len(set(names)) < len(names):
+        raise InputError(f"{path} has two columns of the same name: {', '.join(names)}")
     missing = [column for column in columns if column not in names]
     if missing:
         raise InputError(

@@ -17,8 +17,8 @@ from torch import Tensor
 from ...utils.checks import check_count, check_features, check_pair
 from ...utils.errors import InputError
 from .. import select
-from .lookups_windows import bounded, lookup_in_windows
 from ..transforms import Operator
+from .lookups_windows import bounded, lookup_in_windows
 from .reference import accumulation_dtype
 
 # Scores with a whole query level that the backward pass holds at a time: what stays in a CPU's cache, what fills a GPU.
