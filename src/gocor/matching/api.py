@@ -1,5 +1,6 @@
 """Match two images, or many pairs of images."""
 
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,9 @@ from .certainty import Matched, certainty
 from .images import as_picture, to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
 from .result import MatchResult
+
+LOG = logging.getLogger("gocor.matching")
+"""Reports at level INFO what matching is doing: reading, aligning, matching, writing."""
 
 
 def match(
@@ -146,8 +150,12 @@ def match_tensors(
                 return network.predict(first, second, **options.network_options())
             return Prediction(network(first, second, **options.network_options()), None, None)
 
+        LOG.info("matching")
         found = predict(reference, query)
-        back = predict(query, reference).flow if backward else None
+        if not backward:
+            return Matched(found.flow, None, found.confidence, found.visibility)
+        LOG.info("matching in the opposite direction")
+        back = predict(query, reference).flow
         return Matched(found.flow, back, found.confidence, found.visibility)
 
 
