@@ -102,7 +102,17 @@ def test_same_result_as_from_python(run, tmp_path):
     with pytest.warns(UntrainedWarning):
         network = load_model(MODEL, None, device="cpu")
     save_model(network, tmp_path / "weights.safetensors")
-    arguments = ["--model", MODEL, "--weights", tmp_path / "weights.safetensors", "--iters-local", 2, "--max-size", 0, "-q"]
+    arguments = [
+        "--model",
+        MODEL,
+        "--weights",
+        tmp_path / "weights.safetensors",
+        "--iters-local",
+        2,
+        "--max-size",
+        0,
+        "-q",
+    ]
     assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
     pair = [(tmp_path / "a.png", tmp_path / "b.png")]
     result = next(batch.match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
+from ..utils.errors import InputError
+
 NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
 
 Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
@@ -19,7 +21,9 @@ Objects = Annotated[
         help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
     ),
 ]
-Preset = Annotated[str | None, Option(help="static, dynamic, flow, static-published or dynamic-published pairs.")]
+Preset = Annotated[
+    str | None, Option(help="static, dynamic, flow, parallax, static-published or dynamic-published pairs.")
+]
 Flow = Annotated[
     list[str] | None,
     Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),
@@ -29,7 +33,9 @@ Eval = Annotated[
     Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
 ]
 Steps = Annotated[int | None, Option(help="Number of training steps.")]
-Batch = Annotated[int | None, Option(help="Pairs per step, over all processes together.")]
+Batch = Annotated[
+    int | None, Option(help="Pairs per step, over all processes together; at most 4 by default on a CPU.")
+]
 Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
 LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
 Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
@@ -73,8 +79,9 @@ def train(
 
     Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
     for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
-    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C saves
-    last.pt before it ends the command. Under `torchrun`, several processes train together.
+    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C ends the
+    command after the current step and saves last.pt. A second command into OUTPUT is refused while the first runs.
+    Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
@@ -87,6 +94,10 @@ def train(
     if config is not None:
         options = read_toml(config) | options
     saved = Path(options.get("output") or f"runs/{options.get('model', 'basenet-gocor')}") / FILE
+    if resume and not saved.exists() and not options.keys() & {"data", "flow"}:
+        raise InputError(
+            f"{saved.parent} holds no run to resume: give the folder of one by --output, or --data to start"
+        )
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)
     if outcome.signal is not None:

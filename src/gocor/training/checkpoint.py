@@ -101,9 +101,3 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
     if content["model"] != network.name:
         raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
     network.load_state_dict(content["average"])
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of a process that was killed while writing."""
-    for path in folder.glob("." + 16 * "[0-9a-f]" + "*"):
-        path.unlink(missing_ok=True)

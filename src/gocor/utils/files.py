@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError
-from .locks import Busy, locked_file, remove_if_empty
+from .locks import BusyError, locked_file, remove_if_empty
 
 PathLike = str | os.PathLike[str]
 
@@ -34,7 +34,9 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
             try:
                 yield hidden
                 if not hidden.exists():
-                    raise FileNotFoundError(f"nothing was written for {path}: write to the path that the block is given")
+                    raise FileNotFoundError(
+                        f"nothing was written for {path}: write to the path that the block is given"
+                    )
                 os.replace(hidden, target)
             finally:
                 hidden.unlink(missing_ok=True)
@@ -56,7 +58,7 @@ def _workplace(parent: Path) -> Iterator[Path]:
             try:
                 stack.enter_context(locked_file(folder / WORKPLACE_LOCK))
                 break
-            except (Busy, FileNotFoundError):  # `remove_leftovers` took the folder before it was locked
+            except (BusyError, FileNotFoundError):  # `remove_leftovers` took the folder before it was locked
                 continue
         yield folder
 
@@ -68,7 +70,7 @@ def remove_leftovers(folder: PathLike) -> None:
     except OSError:  # there is no such folder
         return
     for place in places:
-        with suppress(OSError, Busy):
+        with suppress(OSError, BusyError):
             if not place.is_symlink() and (place / WORKPLACE_LOCK).exists():
                 with locked_file(place / WORKPLACE_LOCK) as supported:
                     for path in place.iterdir() if supported else ():

@@ -19,7 +19,7 @@ BUSY = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
-class Busy(Exception):
+class BusyError(Exception):
     """Another process, or another part of this one, holds a lock."""
 
 
@@ -29,7 +29,7 @@ def locked_file(path: Path, *, wait: bool = False, text: str = "") -> Iterator[b
 
     Args:
         path: of the lock file. A process that was killed leaves the file behind, but not the lock.
-        wait: wait for the lock; otherwise raise `Busy` if it is held elsewhere.
+        wait: wait for the lock; otherwise raise `BusyError` if it is held elsewhere.
         text: content of the file, for people who find it.
 
     Yields:
@@ -79,7 +79,7 @@ def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
             stack.callback(remove_if_empty, place)
         try:
             supported = stack.enter_context(locked_file(path, wait=wait, text=f"process {os.getpid()} on {node()}\n"))
-        except Busy:
+        except BusyError:
             holder = _read_if_possible(path).strip() or "another process"
             raise InputError(f"{folder} is in use by {holder}: wait for it, or choose another --output") from None
         yield supported
@@ -126,7 +126,7 @@ def _lock(handle: int, *, wait: bool) -> bool:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if error.errno in BUSY:
-            raise Busy from None
+            raise BusyError from None
         if error.errno in UNSUPPORTED:
             return False
         raise
