@@ -135,6 +135,27 @@ def test_a_signal_ends_a_validation_at_once(tmp_path, number, last):
     assert progress[0] | {"seconds": 0} == progress[1] | {"seconds": 0}
 
 
+def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp_path, monkeypatch):
+    """The validation is recorded once, though it is made twice."""
+    from gocor.training import loop
+
+    options, saves = {"steps": 2, "checkpoint_every": 2}, []
+
+    def save_once(*args):
+        if saves:
+            raise KeyboardInterrupt
+        saves.append(save(*args))
+
+    save = loop.save_checkpoint
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_checkpoint", save_once)
+        with pytest.raises(KeyboardInterrupt):
+            toy_run(tmp_path / "ended", **options)
+    toy_run(tmp_path / "ended", resume=True, **options)
+    toy_run(tmp_path / "whole", **options)
+    assert comparable(tmp_path / "ended") == comparable(tmp_path / "whole")
+
+
 def test_a_signal_before_the_first_step_ends_the_run_at_once(tmp_path, monkeypatch, capsys):
     from gocor.training import loop, train
 

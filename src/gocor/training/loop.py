@@ -152,7 +152,7 @@ class Run:
         config.save(folder, commands)
         self.command = "\n".join(commands)
         options = {"total": config.steps, "minutes": config.time_limit, "quiet": quiet}
-        self.log = RunLog(folder, step=state.step, validated=not self._validation_due(), **options)
+        self.log = RunLog(folder, step=state.step, validated=state.validated == state.step, **options)
 
     def go(self, stop_after: float | None) -> Outcome:
         """Take steps until the run's last step, its time limit, `stop_after` minutes or a signal."""
