@@ -5,6 +5,7 @@ import json
 import pytest
 
 from gocor.models import create_model, save_model
+from gocor.utils.locks import locked_folder
 
 from ..data.datasets.samples import REAL, needs_real, write_sample
 from .test_cli import runner
@@ -170,3 +171,25 @@ def test_inspecting_a_network_without_gocor(run, tmp_path):
     assert code == 1
     assert err.splitlines()[-1] == "gocor: glunet-tiny has no GOCor module to inspect"
     assert not (tmp_path / "out").exists()
+
+
+def test_inspect_cuts_no_number_off(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    code, printed, _ = run("inspect", "glunet-gocor-tiny", "--weights", "none", "-o", tmp_path)
+    assert code == 0
+    table = printed.split("wrote ")[0]
+    assert "…" not in table
+    layers = json.loads((tmp_path / "layers.json").read_text())["layers"]
+    for layer in layers:
+        (row,) = [line for line in table.splitlines() if line.split()[:1] == [layer["name"]]]
+        assert len(row.split()) == 8
+
+
+def test_a_second_command_into_the_same_folder_is_refused(run, pairs, tmp_path):
+    command = ["eval", "manifest", "--root", pairs, "--model", "identity", "-o", tmp_path / "out"]
+    with locked_folder(tmp_path / "out"):
+        code, printed, err = run(*command)
+        assert (code, printed) == (1, "")
+        assert err.startswith(f"gocor: {tmp_path / 'out'} is in use by process ")
+        assert err.count("\n") == 1
+    assert run(*command)[0] == 0
