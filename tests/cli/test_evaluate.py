@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from gocor.cli.inspect import _print as print_layers
+from gocor.evaluation.inspect import inspect_network
 from gocor.models import create_model, save_model
 from gocor.utils.locks import locked_folder
 
@@ -173,16 +175,17 @@ def test_inspecting_a_network_without_gocor(run, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_inspect_cuts_no_number_off(run, tmp_path, monkeypatch):
+def test_inspect_cuts_no_number_off(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    code, printed, _ = run("inspect", "glunet-gocor-tiny", "--weights", "none", "-o", tmp_path)
-    assert code == 0
-    table = printed.split("wrote ")[0]
-    assert "…" not in table
-    layers = json.loads((tmp_path / "layers.json").read_text())["layers"]
+    layers = inspect_network(create_model("glunet-gocor-tiny"))
     for layer in layers:
-        (row,) = [line for line in table.splitlines() if line.split()[:1] == [layer["name"]]]
-        assert len(row.split()) == 8
+        layer.scalars.update(regularization=-1.2345e-05, step_factor=-1.2345e-05)
+        for name in ("target", "weight", "mask"):
+            layer.curves[name] = 0 * layer.curves[name] - 1.2345e-05
+    print_layers(layers)
+    table = capsys.readouterr().out
+    assert "…" not in table
+    assert table.count("-1.234e-05") + table.count("-1.235e-05") == 6 * len(layers)
 
 
 def test_a_second_command_into_the_same_folder_is_refused(run, pairs, tmp_path):

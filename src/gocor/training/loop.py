@@ -151,8 +151,14 @@ class Run:
         commands = list(dict.fromkeys([*earlier, self.command]))
         config.save(folder, commands)
         self.command = "\n".join(commands)
-        options = {"total": config.steps, "minutes": config.time_limit, "quiet": quiet}
-        self.log = RunLog(folder, step=state.step, validated=state.validated == state.step, **options)
+        self.log = RunLog(
+            folder,
+            step=state.step,
+            total=config.steps,
+            validated=state.validated == state.step,
+            minutes=config.time_limit,
+            quiet=quiet,
+        )
 
     def go(self, stop_after: float | None) -> Outcome:
         """Take steps until the run's last step, its time limit, `stop_after` minutes or a signal."""
