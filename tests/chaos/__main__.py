@@ -1,6 +1,6 @@
 """Kill, starve and confuse training, matching and evaluation; their results must be those of undisturbed runs.
 
-python -m tests.chaos [--kills N] [--rounds N] [--seed N]
+python -m tests.chaos [--kills N] [--rounds N] [--seed N] [--jobs NAME …]
 """
 
 import argparse
@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=120, help="SIGKILLs that must take effect, over all jobs")
     parser.add_argument("--rounds", type=int, default=5, help="trials of every other kind, for each job")
     parser.add_argument("--seed", type=int, default=0, help="chooses the moments")
+    parser.add_argument("--jobs", nargs="+", default=["train", "match", "eval"], help="jobs to disturb")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", UntrainedWarning)
@@ -35,7 +36,7 @@ def main() -> None:
         (folder / "inputs").mkdir()
         (folder / "mount").mkdir()
         disks = can_mount(folder / "mount")
-        jobs = make_jobs(folder / "inputs")
+        jobs = [job for job in make_jobs(folder / "inputs") if job.name in options.jobs]
         for number, job in enumerate(jobs, 1):
             chaos = Chaos(job, folder, rng)
             wanted, killed = options.kills * number // len(jobs) - options.kills * (number - 1) // len(jobs), 0
