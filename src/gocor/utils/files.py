@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError
-from .locks import BusyError, locked_file, remove_if_empty
+from .locks import LOCK_FILE, BusyError, locked_file, remove_if_empty
 
 PathLike = str | os.PathLike[str]
 
@@ -69,6 +69,9 @@ def remove_leftovers(folder: PathLike) -> None:
         places = [Path(entry.path) for entry in os.scandir(folder) if WORKPLACE.fullmatch(entry.name)]
     except OSError:  # there is no such folder
         return
+    if (Path(folder) / LOCK_FILE).exists():
+        with suppress(OSError, BusyError), locked_file(Path(folder) / LOCK_FILE):
+            pass  # the lock was free, and its file is removed now
     for place in places:
         with suppress(OSError, BusyError):
             if not place.is_symlink() and (place / WORKPLACE_LOCK).exists():
