@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from gocor.cli.inspect import _print as print_layers
+from gocor.evaluation.inspect import inspect_network
 from gocor.models import create_model, save_model
+from gocor.utils.locks import locked_folder
 
 from ..data.datasets.samples import REAL, needs_real, write_sample
 from .test_cli import runner
@@ -170,3 +173,26 @@ def test_inspecting_a_network_without_gocor(run, tmp_path):
     assert code == 1
     assert err.splitlines()[-1] == "gocor: glunet-tiny has no GOCor module to inspect"
     assert not (tmp_path / "out").exists()
+
+
+def test_inspect_cuts_no_number_off(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    layers = inspect_network(create_model("glunet-gocor-tiny"))
+    for layer in layers:
+        layer.scalars.update(regularization=-1.2345e-05, step_factor=-1.2345e-05)
+        for name in ("target", "weight", "mask"):
+            layer.curves[name] = 0 * layer.curves[name] - 1.2345e-05
+    print_layers(layers)
+    table = capsys.readouterr().out
+    assert "…" not in table
+    assert table.count("-1.234e-05") + table.count("-1.235e-05") == 6 * len(layers)
+
+
+def test_a_second_command_into_the_same_folder_is_refused(run, pairs, tmp_path):
+    command = ["eval", "manifest", "--root", pairs, "--model", "identity", "-o", tmp_path / "out"]
+    with locked_folder(tmp_path / "out"):
+        code, printed, err = run(*command)
+        assert (code, printed) == (1, "")
+        assert err.startswith(f"gocor: {tmp_path / 'out'} is in use by process ")
+        assert err.count("\n") == 1
+    assert run(*command)[0] == 0

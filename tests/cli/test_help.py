@@ -43,6 +43,24 @@ finally:
     assert "AssertionError" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--version"], 0), (["--help"], 0), (["match"], 2), (["nosuch"], 2), (["train", "--nosuch"], 2)],
+)
+def test_help_version_and_usage_errors_take_no_time(arguments, code):
+    """Half a second of processor time is plenty without torch, which alone takes longer to import."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gocor", *arguments], capture_output=True, text=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == code, done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert not imported & {"torch", "numpy", "cv2", "matplotlib"}
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run, command):
     """What it does, what it writes or prints, and an example in one line whose options exist."""

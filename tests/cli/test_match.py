@@ -4,6 +4,7 @@ import csv
 import errno
 import json
 import os
+import sys
 
 import cv2
 import numpy as np
@@ -41,12 +42,17 @@ def run(monkeypatch, capfd):
 
 @pytest.fixture
 def match(run, tmp_path):
-    """`gocor match` with a small untrained network, into the folder `out`."""
+    """`gocor match` with a small untrained network, into the folder `out`; stages are left out of stderr."""
 
     def call(*arguments):
-        return run("match", *arguments, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+        code, out, err = run("match", *arguments, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+        return code, out, without_stages(err)
 
     return call
+
+
+def without_stages(err):
+    return "".join(line for line in err.splitlines(keepends=True) if not line.endswith(" …\n"))
 
 
 def picture(height=48, width=64, seed=0):
@@ -96,7 +102,17 @@ def test_same_result_as_from_python(run, tmp_path):
     with pytest.warns(UntrainedWarning):
         network = load_model(MODEL, None, device="cpu")
     save_model(network, tmp_path / "weights.safetensors")
-    arguments = ["--model", MODEL, "--weights", tmp_path / "weights.safetensors", "--iters-local", 2, "--max-size", 0]
+    arguments = [
+        "--model",
+        MODEL,
+        "--weights",
+        tmp_path / "weights.safetensors",
+        "--iters-local",
+        2,
+        "--max-size",
+        0,
+        "-q",
+    ]
     assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
     pair = [(tmp_path / "a.png", tmp_path / "b.png")]
     result = next(batch.match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))
@@ -205,7 +221,7 @@ def test_errors_are_one_line(run, tmp_path, folders, monkeypatch, arguments, mes
     before = sorted(tmp_path.rglob("*"))
     code, out, err = run("match", "-o", "out", "--model", MODEL, *arguments)
     assert (code, out) == (1, "")
-    lines = [line for line in err.splitlines() if "warning" not in line]
+    lines = [line for line in without_stages(err).splitlines() if "warning" not in line]
     assert len(lines) == 1
     assert lines[0].startswith("gocor: ")
     assert message in lines[0]
@@ -243,7 +259,7 @@ def test_full_disk_ends_the_command(match, tmp_path, folders, monkeypatch):
     first = tmp_path / "out" / "a"
     assert (code, out) == (1, "")
     assert err == f"{WARNING}gocor: {first / 'flow.flo'}: No space left on device\n"
-    assert not names(first)
+    assert not first.exists()
 
 
 def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders, monkeypatch):
@@ -300,3 +316,67 @@ def test_a_pipe_is_an_error_of_one_line(run, tmp_path, folders):
     assert err.removeprefix(WARNING) == (
         f"gocor: {images[1]} is a pipe, a socket or a device: give the path of a file\n"
     )
+
+
+@pytest.fixture
+def pair(tmp_path):
+    for seed, name in enumerate(("a", "b")):
+        write_image(tmp_path / f"{name}.png", picture(seed=seed))
+    return tmp_path / "a.png", tmp_path / "b.png"
+
+
+def test_one_pair_shows_its_stages(run, tmp_path, pair):
+    code, out, err = run("match", *pair, "-o", tmp_path / "out", "--model", "glunet-gocor-tiny", "--weights", "none")
+    stages = [line.removeprefix("gocor: ").removesuffix(" …") for line in err.splitlines() if line.endswith(" …")]
+    assert code == 0
+    assert stages[:4] == ["loading glunet-gocor-tiny", f"reading {pair[0]}", f"reading {pair[1]}", "aligning"]
+    assert any(stage.startswith("matching") for stage in stages)
+    assert stages[-1] == f"writing {tmp_path / 'out'}"
+    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query, grey both")
+
+
+def test_a_live_line_on_a_terminal(run, tmp_path, pair, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    code, _, err = run("match", *pair, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+    assert code == 0
+    assert "writing " in err
+    assert "gocor: loading" not in err
+    assert "\x1b[2K" in err  # the line is erased at the end
+
+
+def test_quiet_prints_warnings_and_errors_only(run, tmp_path, pair):
+    quiet = ("-o", tmp_path / "out", "--model", MODEL, "--weights", "none", "--quiet")
+    assert run("match", *pair, *quiet) == (0, "", WARNING)
+    assert run("match", *pair, *quiet) == (0, "", "")  # finished
+    pair[1].write_text("not a picture")
+    code, out, err = run("match", *pair, *quiet)
+    assert (code, out) == (1, "")
+    assert "cannot read" in err
+
+
+def test_stages_are_those_of_a_logger(pair, caplog):
+    """A library user sees them by the means of Python's logging."""
+    with pytest.warns(UntrainedWarning):
+        network = load_model(MODEL, None, device="cpu")
+    with caplog.at_level("INFO", logger="gocor.matching"):
+        next(batch.match_stream([pair], network))
+    assert caplog.messages == [
+        f"reading {pair[0]}",
+        f"reading {pair[1]}",
+        "matching",
+        "matching in the opposite direction",
+    ]
+
+
+def test_what_a_killed_command_left_behind_is_removed(match, tmp_path, folders):
+    assert match(*folders)[0] == 0
+    for pair in ("a", "b"):  # b is matched again, a is finished
+        place = tmp_path / "out" / pair / ".gocor-0123456789abcdef.tmp"
+        place.mkdir()
+        (place / ".lock").write_text("")
+        (place / "flow.flo").write_text("half")
+        (tmp_path / "out" / pair / ".gocor.lock").write_text("process 1 on elsewhere")
+    (tmp_path / "out" / "b" / "done.json").unlink()
+    assert match(*folders)[0] == 0
+    assert names(tmp_path / "out" / "a") == names(tmp_path / "out" / "b") == FILES

@@ -13,6 +13,7 @@ from gocor.data.io import write_image
 from gocor.models.zoo import read_row
 from gocor.training import Outcome
 from gocor.training.checkpoint import read_checkpoint
+from gocor.utils.locks import locked_folder
 
 from ..training.test_flow_data import smooth
 from ..training.test_logs import events_of
@@ -47,7 +48,8 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         ["step", "2/2"],
         ["step", "2:"],
     ]
-    assert " left" in lines[1]
+    assert lines[1] == "2 steps to take, each on 2 pairs of 64×64 pixels"
+    assert " left" in lines[2]
     assert lines[-1] == (
         "wrote runs/pwcnet-gocor-tiny/best.safetensors, its runs/pwcnet-gocor-tiny/card.md, "
         "and runs/pwcnet-gocor-tiny/final.safetensors"
@@ -90,6 +92,8 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
     code, out, _ = run("train", "--model", "pwcnet-gocor-tiny", "--resume", "--steps", "3")
     assert code == 0
     assert "from step 2" in out
+    commands = read_row(folder / "final.toml").runs[0].command.splitlines()
+    assert commands == [metadata["command"], "gocor train --model pwcnet-gocor-tiny --resume --steps 3"]
     assert read_checkpoint(folder / "last.pt")["progress"]["step"] == 3
     weights = folder / "best.safetensors"
     pair = photos / "0.png", photos / "1.png"
@@ -116,6 +120,7 @@ def test_moving_objects(run, photos, tmp_path):
         (("--data", "gone"), "gone does not exist"),
         ((), "pairs come from photos (data) or from data sets with flow (flow), got neither"),
         (("--data", "."), "has no image files"),
+        (("--resume",), "runs/pwcnet-gocor-tiny holds no run to resume: give the folder of one by --output"),
         (("--data", ".", "--set", "epochs=3"), "there is no option 'epochs'"),
         (("--data", ".", "--init", "gone.safetensors"), "no such checkpoint: gone.safetensors"),
         (("--data", ".", "--config", "gone.toml"), "gone.toml does not exist"),
@@ -151,6 +156,18 @@ def test_the_exit_code_of_a_signal(run, tmp_path, monkeypatch, number):
 def test_stop_after_leaves_something_to_resume(run, photos, tmp_path):
     code, out, _ = run("train", "--data", photos, *SMALL, "--steps", "9999", "--stop-after", "0.01", "-o", tmp_path)
     assert code == 0
-    assert out.splitlines()[-1].endswith(f"--resume continues from {tmp_path}/last.pt")
+    assert out.splitlines()[-1] == f"to continue: gocor train --output {tmp_path} --resume"
     assert not (tmp_path / "best.safetensors").exists()
     assert read_checkpoint(tmp_path / "last.pt")["progress"]["step"] >= 1
+
+
+def test_a_second_command_into_the_same_folder_is_refused(run, photos, tmp_path):
+    folder = tmp_path / "run"
+    command = ("train", "--data", photos, *SMALL, "-o", folder, "--steps", "2", "--set", "validation_pairs=2")
+    with locked_folder(folder):
+        for others in ((), ("--resume",)):
+            code, out, err = run(*command, *others)
+            assert (code, out) == (1, "")
+            assert err.startswith(f"gocor: {folder} is in use by process ")
+            assert err.count("\n") == 1
+    assert run(*command)[0] == 0

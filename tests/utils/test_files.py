@@ -15,7 +15,7 @@ def saved(folder, name, data):
 
 def write_half(path, error):
     with atomic_path(path) as temporary:
-        assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
+        assert (temporary.parent.parent, temporary.name) == (path.parent, path.name)
         temporary.write_bytes(b"half")
         raise error
 

@@ -10,6 +10,7 @@ from typer import Argument, Option, echo
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError
 from ..utils.files import check_folder, write_files
+from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
 from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite
 
@@ -85,7 +86,7 @@ def evaluate(
 
     Prints a table of end-point errors, PCK and more. Writes results.json, results.md and plots to OUTPUT, the scores of
     each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
-    interrupted command can be run again.
+    interrupted command can be run again. A second command into OUTPUT is refused while the first runs.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """
@@ -105,10 +106,11 @@ def evaluate(
     where = {"weights": weights, "device": device}
     rows = variants(study, models, options, **where) if study else find_matchers(models, options, **where)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
-    results = _run(rows, benchmarks, output, root, overwrite=overwrite)
-    files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
-    if sheets:
-        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
+    with locked_folder(output):  # a report is that of one command
+        results = _run(rows, benchmarks, output, root, overwrite=overwrite)
+        files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
+        if sheets:
+            files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
     _print(results, geometry=geometry)
     for file in files:
         echo(f"wrote {file}")

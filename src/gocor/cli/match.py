@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE, MODEL
-from ..utils.files import check_folder
+from ..utils.files import check_folder, remove_leftovers
 from .errors import describe, fail, say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite, Weights
+from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite, Quiet, Weights
+from .stages import show_stages
 
 if TYPE_CHECKING:
     from .batch import Options
@@ -31,6 +32,8 @@ MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of
 MaxPoints = Annotated[int, Option(min=1, help="Largest number of points in matches.csv.")]
 Fast = Annotated[bool, Option("--fast", help="For many pairs on a GPU: bfloat16, and a CUDA graph per image size.")]
 
+LEGEND = "overlay.png: red is the reference, cyan the warped query, grey both; dark red has no match in the query"
+
 
 def match(
     reference: Reference,
@@ -51,14 +54,16 @@ def match(
     max_points: MaxPoints = 5000,
     fast: Fast = False,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
 ) -> None:
     """Match two images, two folders, or the pairs of a CSV file.
 
     Writes for each pair: the flow (flow.flo), the most confident matches (matches.csv), pictures of the flow, the
-    matches and the confidence, the query warped to the reference, an overlay of both, and done.json. One pair is
-    written to OUTPUT, several to OUTPUT/NAME. Images in two folders are paired by their names. A CSV file has the
-    columns reference, query and optionally name; its paths are relative to the file. Finished pairs are skipped, so an
-    interrupted command can be run again.
+    matches and the confidence, the query warped to the reference, an overlay of both, and done.json. In overlay.png
+    red is the reference, cyan the warped query, and grey means that both agree. One pair is written to OUTPUT, several
+    to OUTPUT/NAME. Images in two folders are paired by their names. A CSV file has the columns reference, query and
+    optionally name; its paths are relative to the file. Finished pairs are skipped, so an interrupted command can be
+    run again. Several processes may write to one OUTPUT.
 
     Example: gocor match left.jpg right.jpg -o matches
     """
@@ -68,43 +73,50 @@ def match(
     pairs = find_pairs(reference, query, output)
     for pair in pairs:
         check_folder(pair.folder)
-    from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
-    from .batch import Options
+    one = not pairs[0].name
+    with show_stages(shown=one and not quiet) as show:
+        show(f"loading {model}")
+        from ..matching.options import MatchOptions  # imports torch, which takes seconds
+        from .batch import Options
 
-    options = Options(
-        model=model,
-        weights=None if weights == "none" else weights,
-        device=device,
-        matching=MatchOptions(
-            iters_local=iters_local,
-            iters_global=iters_global,
-            min_size=min_size,
-            max_size=max_size or None,
-            align=align,
-        ),
-        batch=batch,
-        formats=[name.strip() for name in formats.split(",") if name.strip()],
-        max_points=max_points,
-        min_confidence=min_confidence,
-    )
-    unfinished = pairs if overwrite else _unfinished(pairs, options)
-    if unfinished:
-        _match(unfinished, options, fast=fast)
+        options = Options(
+            model=model,
+            weights=None if weights == "none" else weights,
+            device=device,
+            matching=MatchOptions(
+                iters_local=iters_local,
+                iters_global=iters_global,
+                min_size=min_size,
+                max_size=max_size or None,
+                align=align,
+            ),
+            batch=batch,
+            formats=[name.strip() for name in formats.split(",") if name.strip()],
+            max_points=max_points,
+            min_confidence=min_confidence,
+        )
+        for pair in pairs:
+            remove_leftovers(pair.folder)
+        unfinished = pairs if overwrite else _unfinished(pairs, options, quiet=quiet)
+        if unfinished:
+            _match(unfinished, options, fast=fast, quiet=quiet)
+    if one and unfinished and not quiet:
+        echo(LEGEND)
 
 
-def _unfinished(pairs: "list[Pair]", options: "Options") -> "list[Pair]":
+def _unfinished(pairs: "list[Pair]", options: "Options", *, quiet: bool) -> "list[Pair]":
     """The pairs without a result of these options; says how many are left out."""
     from .batch import is_finished
 
     unfinished = [pair for pair in pairs if not is_finished(pair, options)]
     done = len(pairs) - len(unfinished)
-    if done:
+    if done and not quiet:
         which = f"{done} of {len(pairs)} pairs are" if len(pairs) > 1 else f"{pairs[0].folder} is"
         echo(f"{which} finished already; --overwrite matches again")
     return unfinished
 
 
-def _match(pairs: "list[Pair]", options: "Options", *, fast: bool) -> None:
+def _match(pairs: "list[Pair]", options: "Options", *, fast: bool, quiet: bool) -> None:
     """Match and save pairs, and report on each; exits with an error if any failed."""
     from ..matching.files import check_formats
     from ..models.weights import UntrainedWarning, load_model
@@ -114,14 +126,14 @@ def _match(pairs: "list[Pair]", options: "Options", *, fast: bool) -> None:
     with warnings_as_lines(UntrainedWarning):
         network = load_model(options.model, options.weights, device=options.device, fast=fast)
     failed = 0
-    with progress_bar(len(pairs), shown=len(pairs) > 1) as advance:
+    with progress_bar(len(pairs), shown=len(pairs) > 1 and not quiet) as advance:
         for pair, outcome in match_pairs(pairs, network, options):
             if isinstance(outcome, Exception):
                 if not pair.name:
                     fail(describe(outcome), 1)
                 say(f"{pair.name}: {describe(outcome)}")
                 failed += 1
-            else:
+            elif not quiet:
                 # `print`, not `echo`: the progress bar moves down for lines of `print` only.
                 print(f"{pair.folder}: mean confidence {outcome.confidence:.2f}", flush=True)
                 for file in outcome.files if not pair.name else ():

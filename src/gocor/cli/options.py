@@ -16,5 +16,6 @@ MinSize = Annotated[
 MaxSize = Annotated[
     int, Option(min=0, help="Shrink larger images to this longer side; 0: never. The flow has full size anyway.")
 ]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]
 PRESETS = "static, dynamic, flow, parallax, static-published or dynamic-published pairs."

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
+from ..utils.errors import InputError
 from .options import PRESETS
 
 NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
@@ -31,7 +32,9 @@ Eval = Annotated[
     Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
 ]
 Steps = Annotated[int | None, Option(help="Number of training steps.")]
-Batch = Annotated[int | None, Option(help="Pairs per step, over all processes together.")]
+Batch = Annotated[
+    int | None, Option(help="Pairs per step, over all processes together; at most 4 by default on a CPU.")
+]
 Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
 LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
 Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
@@ -75,8 +78,9 @@ def train(
 
     Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
     for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
-    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C saves
-    last.pt before it ends the command. Under `torchrun`, several processes train together.
+    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C ends the
+    command after the current step and saves last.pt. A second command into OUTPUT is refused while the first runs.
+    Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
@@ -89,6 +93,10 @@ def train(
     if config is not None:
         options = read_toml(config) | options
     saved = Path(options.get("output") or f"runs/{options.get('model', 'basenet-gocor')}") / FILE
+    if resume and not saved.exists() and not options.keys() & {"data", "flow"}:
+        raise InputError(
+            f"{saved.parent} holds no run to resume: give the folder of one by --output, or --data to start"
+        )
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)
     if outcome.signal is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, write_files
 from .metrics import BOUNDARIES, SPEEDS, ratios
 from .protocols import Protocol
 from .runner import Evaluation
@@ -132,17 +132,13 @@ def write_report(results: Results, folder: PathLike, *, title: str, command: str
     """Write `results.json`, `results.md` and plots to a folder; returns their paths."""
     from .plots import draw_report
 
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     content = json.dumps(to_json(results, title=title, command=command, **about), indent=1) + "\n"
     files = {
         "results.json": content.encode(),
         "results.md": to_markdown(results, title=title, command=command).encode(),
         **draw_report(results),
     }
-    for name, data in files.items():
-        write_bytes_atomically(place / name, data)
-    return [place / name for name in files]
+    return write_files(folder, files)
 
 
 def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:

@@ -18,7 +18,7 @@ from ..data.datasets.pair import Item
 from ..models.network import MatchingNetwork
 from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, read_bytes, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, remove_leftovers, write_bytes_atomically
 from .baselines import Matcher, match_options, network_matcher
 from .benchmarks import Benchmark
 from .metrics import THRESHOLDS
@@ -92,6 +92,7 @@ def evaluate(
     folder = None if save is None else Path(save)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
     rows: list[Row] = []
     for item in dataset.items:
         row = _saved_or_computed(folder, key | {"pair": item.name}, partial(_score, match, item, protocol))

@@ -13,7 +13,7 @@ from ..models.network import MatchingNetwork
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import FlowField, Picture
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
@@ -113,6 +113,7 @@ def write_sheets(
     options = {matcher.label: matcher.keywords() for matcher in matchers}
     place, files = Path(folder), []
     place.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(place)
     for name, (dataset, protocol) in benchmarks.items():
         for index, item in enumerate(dataset.spread(count).items):
             path = place / f"{name}-{index:03d}.png"

@@ -1,5 +1,6 @@
 """Match two images, or many pairs of images."""
 
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,9 @@ from .certainty import Matched, certainty
 from .images import ImageLike, as_picture, to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
 from .result import MatchResult
+
+LOG = logging.getLogger("gocor.matching")
+"""Reports at level INFO what matching is doing: reading, aligning, matching, writing."""
 
 
 # A path is a sequence of characters too: the first signature that fits a call counts, and it is this one.
@@ -197,8 +201,12 @@ def match_tensors(
             return network.predict(first, second, **options.network_options())
         return Prediction(network(first, second, **options.network_options()), None, None)
 
+    LOG.info("matching")
     found = predict(reference, query)
-    back = predict(query, reference).flow if backward else None
+    back = None
+    if backward:
+        LOG.info("matching in the opposite direction")
+        back = predict(query, reference).flow
     return Matched(found.flow, back, found.confidence, found.visibility)
 
 

@@ -1,6 +1,7 @@
 """Results as files in a folder, with a file that marks them as complete."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from ..ops.warp import inside_mask
 from ..utils.arrays import Picture
 from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, read_bytes, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, remove_leftovers, write_bytes_atomically
+from ..utils.locks import locked_folder
 from ..viz.drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
 from .result import MatchResult
+
+LOG = logging.getLogger("gocor.matching")
 
 FLOW_FILES = {"flo": "flow.flo", "kitti": "flow_kitti.png", "npz": "flow.npz", "pfm": "flow.pfm"}
 DONE = "done.json"
@@ -41,7 +45,8 @@ def save_result(
     - `done.json`, written last, so that it marks a complete result. It holds the model, sizes, options and the note.
 
     Every file is written completely or not at all. Flow files that an earlier `done.json` lists and this result does
-    not replace are removed, so that a folder never mixes two results.
+    not replace are removed, and a second process waits until the first has written its result, so that a folder never
+    mixes two results.
 
     Args:
         result: what `match` returns.
@@ -55,19 +60,13 @@ def save_result(
         Paths of the files, `done.json` last.
     """
     check_formats(formats)
+    LOG.info("writing %s", folder)
     matches = result.matches(max_points, min_confidence)
     pictures = _draw(result, matches)
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
-    _remove_outdated(folder, names)
-    for name in names:
-        write_flow(folder / name, result.flow.numpy())
-    for name, picture in pictures.items():
-        write_image(folder / name, picture)
+    flows = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
+    names = [*flows, *pictures, CSV]
     rows = "".join(f"{x:.0f},{y:.0f},{u:.3f},{v:.3f},{score:.4f}\n" for x, y, u, v, score in matches.tolist())
-    write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())
-    names += [*pictures, CSV]
     done = {
         "gocor": __version__,
         "model": result.model,
@@ -81,7 +80,15 @@ def save_result(
         "files": names,
         **(note or {}),
     }
-    write_bytes_atomically(folder / DONE, (json.dumps(done, indent=2) + "\n").encode())
+    with locked_folder(folder, wait=True):
+        remove_leftovers(folder)
+        _remove_outdated(folder, flows)
+        for name in flows:
+            write_flow(folder / name, result.flow.numpy())
+        for name, picture in pictures.items():
+            write_image(folder / name, picture)
+        write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())
+        write_bytes_atomically(folder / DONE, (json.dumps(done, indent=2) + "\n").encode())
     return [folder / name for name in (*names, DONE)]
 
 

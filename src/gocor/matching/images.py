@@ -1,5 +1,6 @@
 """Images of any kind → RGB pictures → batches of tensors."""
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -24,12 +25,14 @@ class ArrayLike(Protocol):
 ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[Any] | Tensor | ArrayLike
 """One image as `match` takes it."""
 
+LOG = logging.getLogger("gocor.matching")
 PALETTE_MODES = ("P", "PA", "CMYK", "LAB", "HSV", "YCbCr")  # Modes of PIL images that hold no RGB or grey values.
 
 
 def as_picture(image: Any) -> Picture:
     """Any image that `match` accepts → RGB `(H, W, 3)` uint8."""
     if isinstance(image, (str, os.PathLike)):
+        LOG.info("reading %s", image)
         return read_image(image)
     if isinstance(image, Tensor):
         if image.dim() == 4 and len(image) == 1:

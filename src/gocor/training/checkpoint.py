@@ -115,9 +115,3 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
         network.load_state_dict(content["average"])
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         raise InputError(f"{path} does not fit {network.name}: {' '.join(str(error).split())[:200]}") from None
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of a process that was killed while writing."""
-    for path in folder.glob("." + 16 * "[0-9a-f]" + "*"):
-        path.unlink(missing_ok=True)

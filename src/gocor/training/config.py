@@ -1,18 +1,22 @@
 """Options of a training run: defaults, overridden by a TOML file, overridden by the command line."""
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..models.registry import REGISTRY, list_models, sketch
+from ..models.weights import choose_device
 from ..utils.documents import parse_toml
 from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
 from ..utils.toml import to_toml
 
 FILE = "config.toml"
+COMMAND = "# command: "  # beginning of a line of that file, followed by a command line as a JSON string
+CPU_BATCH = 4  # largest default of `batch` on a CPU, where a step takes seconds for each pair
 
 # Bounds of numeric options. They hold for every value of an option that has several.
 MINIMUM = {
@@ -49,7 +53,8 @@ class TrainConfig:
             `gocor data preview` shows what a preset makes.
         flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER`.
         size: Size of the training images. A single number stands for a square.
-        batch: Pairs per step, over all processes together.
+        batch: Pairs per step, over all processes together. The network's own default is for a GPU; on a CPU the default
+            is 4 at most.
 
         steps: Number of optimiser steps.
         time_limit: Minutes of training after which the run ends even if steps are left. Time before a resume counts.
@@ -161,9 +166,10 @@ class TrainConfig:
         """All options as a TOML document; those that are `None` are left out."""
         return to_toml(asdict(self))
 
-    def save(self, folder: Path) -> None:
-        """Write `config.toml` into a folder."""
-        write_bytes_atomically(folder / FILE, self.to_toml().encode())
+    def save(self, folder: Path, commands: Sequence[str] = ()) -> None:
+        """Write `config.toml` into a folder, with the commands that made the run in comments at its top."""
+        comments = "".join(f"{COMMAND}{json.dumps(command)}\n" for command in commands)
+        write_bytes_atomically(folder / FILE, (comments + self.to_toml()).encode())
 
 
 def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> TrainConfig:
@@ -177,7 +183,16 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
     model = values.setdefault("model", "basenet-gocor")
     values.setdefault("output", f"runs/{model}")
     defaults = sketch(model).training_defaults if model in REGISTRY else {}
+    if choose_device(values.get("device", "auto")).type == "cpu":
+        defaults = {**defaults, "batch": min(defaults.get("batch", TrainConfig.batch), CPU_BATCH)}
     return TrainConfig(**(dict(defaults) | values))
+
+
+def read_commands(folder: Path) -> list[str]:
+    """The commands that made a run so far, as `TrainConfig.save` has written them."""
+    file = folder / FILE
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [json.loads(line.removeprefix(COMMAND)) for line in lines if line.startswith(COMMAND)]
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -1,41 +1,88 @@
 """Reading and writing whole files; an interrupted writer leaves no partial file behind."""
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from .errors import InputError
 from .limits import check_bytes, max_bytes
+from .locks import LOCK_FILE, BusyError, locked_file, remove_if_empty
 
 PathLike = str | os.PathLike[str]
 PIECE = 1 << 16  # bytes
 
+WORKPLACE = re.compile(r"\.gocor-[0-9a-f]{16}\.tmp")  # name of the folder that holds a file while it is written
+WORKPLACE_LOCK = ".lock"
+
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary path in the same folder and with the same suffix; it replaces `path` when the block succeeds.
+    """Yield a temporary path of the same name, in a folder beside `path`; it replaces `path` when the block succeeds.
 
-    On any exception, KeyboardInterrupt included, the temporary file is removed and `path` stays unchanged. Symbolic
-    links are followed: the file that they point to is replaced. The folder must exist.
+    On any exception, KeyboardInterrupt included, the temporary file is removed and `path` stays unchanged. If the
+    process is killed, `remove_leftovers` removes the file later. Symbolic links are followed: the file that they point
+    to is replaced. The folder must exist.
     """
     target = Path(path).resolve()
     _check_target(path, target)
-    # Files of `tempfile.mkstemp` can be read by their owner alone, and would keep these rights.
-    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
+    hidden = None
     try:
-        yield temporary
-        if not temporary.exists():
-            raise FileNotFoundError(f"nothing was written for {path}: the block must write to the path it is given")
-        os.replace(temporary, target)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # The error of a full disk names no file, or the temporary one.
+        with _workplace(target.parent) as folder:
+            hidden = folder / target.name
+            try:
+                yield hidden
+                if not hidden.exists():
+                    raise FileNotFoundError(
+                        f"nothing was written for {path}: write to the path that the block is given"
+                    )
+                os.replace(hidden, target)
+            finally:
+                hidden.unlink(missing_ok=True)
+    except OSError as error:
+        # The error of a full disk names no file, the hidden one or its folder.
+        if error.errno is not None and (hidden is None or error.filename in (None, str(hidden))):
+            error.filename = str(path)
         raise
+
+
+@contextmanager
+def _workplace(parent: Path) -> Iterator[Path]:
+    """A new folder inside `parent`, which is removed afterwards. A lock in it tells that its process is alive."""
+    with ExitStack() as stack:
+        while True:
+            folder = parent / f".gocor-{secrets.token_hex(8)}.tmp"
+            folder.mkdir()
+            stack.callback(remove_if_empty, folder)
+            try:
+                stack.enter_context(locked_file(folder / WORKPLACE_LOCK))
+                break
+            except (BusyError, FileNotFoundError):  # `remove_leftovers` took the folder before it was locked
+                continue
+        yield folder
+
+
+def remove_leftovers(folder: PathLike) -> None:
+    """Remove what killed processes were writing to a folder. Files of living processes and all others stay."""
+    try:
+        places = [Path(entry.path) for entry in os.scandir(folder) if WORKPLACE.fullmatch(entry.name)]
+    except OSError:  # there is no such folder
+        return
+    if (Path(folder) / LOCK_FILE).exists():
+        with suppress(OSError, BusyError), locked_file(Path(folder) / LOCK_FILE):
+            pass  # the lock was free, and its file is removed now
+    for place in places:
+        with suppress(OSError, BusyError):
+            if not place.is_symlink() and (place / WORKPLACE_LOCK).exists():
+                with locked_file(place / WORKPLACE_LOCK) as supported:
+                    for path in place.iterdir() if supported else ():
+                        if path.name != WORKPLACE_LOCK:
+                            path.unlink()
+            place.rmdir()
 
 
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:
@@ -47,6 +94,7 @@ def write_bytes_atomically(path: PathLike, data: bytes) -> None:
 def write_files(folder: PathLike, files: Mapping[str, bytes]) -> list[Path]:
     """Write files, given by name, to a folder that is created if need be; returns their paths."""
     Path(folder).mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
     for name, data in files.items():
         write_bytes_atomically(Path(folder) / name, data)
     return [Path(folder) / name for name in files]

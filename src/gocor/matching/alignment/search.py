@@ -175,7 +175,8 @@ def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = N
 def _from_other_side(view: View, pair: int) -> View:
     """The view of a pair whose roles were exchanged, as a view of the pair itself with the same support."""
     points, targets = project(view.matrix, view.targets), project(view.matrix, view.points)
-    return View(np.linalg.inv(view.matrix), points, targets, view.error, view.support, pair)
+    inverse = np.asarray(np.linalg.inv(view.matrix), np.float64)
+    return View(inverse, points, targets, view.error, view.support, pair)
 
 
 def _weak(found: Sequence[Sequence[View]], limit: float) -> list[int]:
