@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
-from ..utils.defaults import MAX_SIZE
+from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.files import check_folder
 from .errors import describe, fail, say, warnings_as_lines
 from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite, Weights
@@ -37,7 +37,7 @@ def match(
     query: Query = None,
     *,
     output: Output,
-    model: Model = "glunet-gocor",
+    model: Model = MODEL,
     weights: Weights = "default",
     device: Device = "auto",
     iters_local: ItersLocal = None,

@@ -13,7 +13,7 @@ from ..models.network import MatchingNetwork, Prediction
 from ..models.weights import choose_device, load_model
 from ..utils.arrays import Picture
 from ..utils.checks import check_count
-from ..utils.defaults import MAX_SIZE
+from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputTypeError
 from .alignment import match_wide_baseline
 from .certainty import Matched, certainty
@@ -25,7 +25,7 @@ from .result import MatchResult
 def match(
     reference: Any,
     query: Any,
-    model: str | MatchingNetwork = "glunet-gocor",
+    model: str | MatchingNetwork = MODEL,
     *,
     weights: str | os.PathLike[str] | None = "default",
     device: str | torch.device = "auto",
