@@ -55,7 +55,8 @@ class Actions:
             progress(0.9, desc="drawing")
             x, y = outcome.first_pixel()
             names = [layer.scores.name for layer in outcome.layers]
-            radio = gr.Radio(names, value=names[0] if names else None, visible=len(names) > 1)
+            choices = [(f"{name.capitalize()} layer", name) for name in names]
+            radio = gr.Radio(choices, value=names[0] if names else None, visible=len(names) > 1)
             why = views.why_view(outcome, x, y, None)
             waiting = gr.DownloadButton("Preparing the files …", value=None, interactive=False)
             return [outcome, radio, why, *views.result_views(outcome).values(), waiting, (x, y)]

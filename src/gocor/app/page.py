@@ -151,7 +151,7 @@ def _results() -> dict[str, Any]:
     with gr.Tabs():
         with gr.Tab("Why it matches"):
             found["layer"] = gr.Radio(
-                [], label="Layer of the network", visible=False, elem_id="layer", elem_classes="gc-pick-layer"
+                [], label="Layer of the network", show_label=False, container=False, visible=False, elem_id="layer"
             )
             pick = (WEB / "pick.js").read_text(encoding="utf-8")
             found["why"] = gr.HTML(EMPTY, js_on_load=pick, elem_id="why")

@@ -1,8 +1,11 @@
 """The server of the page: it listens on this machine unless told otherwise, and asks no other machine for anything."""
 
 import os
+import signal
 import socket
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,8 +123,10 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(app: Any, listener: socket.socket) -> None:
-    """Serve the page until the process is interrupted."""
+    """Serve the page until the process is interrupted or terminated; both unwind, so that temporary files go."""
     import uvicorn
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn ends its work first, and then calls this
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])

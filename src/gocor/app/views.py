@@ -134,7 +134,7 @@ def _summary(layer: Layer) -> str:
 def _card(title: str, heat: Picture, peak: Peak, match: tuple[float, float], query: Picture) -> str:
     """One heat map with its caption."""
     cross = "" if peak.hit else _mark(peak.position, query, "gc-cross")
-    verdict = "✓ peak at the match" if peak.hit else f"✗ peak {peak.distance:.0f} px off"
+    verdict = "✓ at the match" if peak.hit else f"✗ {peak.distance:.0f} px off"
     ratio = f"{peak.ratio:.2f}" if np.isfinite(peak.ratio) else "∞"
     return (
         f'<figure class="gc-card {"gc-good" if peak.hit else "gc-bad"}"><div class="gc-frame">'

@@ -22,6 +22,7 @@ HIT_RADIUS = 1.5  # cells: a highest score at this distance from the match, or n
 PEAK_RADIUS = 2.5  # cells: scores beyond are elsewhere
 MIN_CONFIDENCE = 0.5  # of the pixels over which a layer is measured
 MAX_MEASURED = 600  # pixels
+MARGIN = 0.12  # of the sides: a pixel nearer to the border is not shown first if another will do
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,13 @@ class LayerScores:
             hits.append(np.take_along_axis(distances.reshape(len(points), -1), best[:, None], 1)[:, 0] <= HIT_RADIUS)
             here, elsewhere = (np.where(mask, scores, -np.inf).max((1, 2)) for mask in (near, ~near))
             ratio = np.divide(elsewhere, here, out=np.full(len(points), np.inf), where=here > 0)
-        gained = hits[-1] & ~hits[0] if len(hits) > 1 else ~hits[0]
-        told = np.where(gained, ratio, np.inf) if gained.any() else np.where(hits[-1], ratio, np.inf)
-        x, y = points[int(told.argmin()), :2]
+        size = np.array([*self.reference_size[::-1], *self.query_size[::-1]])
+        inner = ((points[:, :4] > MARGIN * size) & (points[:, :4] < (1 - MARGIN) * size)).all(1)
+        gained = hits[-1] & ~hits[0]
+        # The last of these choices that any pixel meets.
+        choices = [hits[-1] | True, hits[-1], hits[-1] & inner, gained, gained & inner]
+        chosen = next(mask for mask in reversed(choices) if mask.any())
+        x, y = points[int(np.where(chosen, ratio, np.inf).argmin()), :2]
         return Measured(len(points), tuple(float(hit.mean()) for hit in hits), (float(x), float(y)))
 
     @property
