@@ -119,7 +119,9 @@ class Actions:
 
     def _settings(self, values: tuple[Any, ...]) -> Settings:
         """The settings of the page's controls, checked as a link is, because anyone can send any value."""
-        texts = {name: str(int(v) if isinstance(v, (bool, float)) else v) for name, v in zip(NAMES, values, strict=True)}
+        texts = {
+            name: str(int(v) if isinstance(v, (bool, float)) else v) for name, v in zip(NAMES, values, strict=True)
+        }
         return from_query(texts, self.start, self.workshop.models, self.largest)
 
     def _controls(self, settings: Settings) -> list[Any]:

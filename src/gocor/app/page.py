@@ -24,29 +24,28 @@ TABS = {
     "matches": "Matches",
     "confidence": "Confidence",
 }
-LINK_JS = (
-    "(query) => { history.replaceState(null, '', query); return window.location.href.split('?')[0].split('#')[0] + query }"
-)
+LINK_JS = "(query) => { history.replaceState(null, '', query); return location.origin + location.pathname + query }"
 QUEUE_SIZE, SESSIONS = 16, 24
 SWEEP, KEEP = 600, 3600  # seconds between removals of temporary files, and the age at which they are removed
 
 
-class UploadedImage(gr.Image):
-    """An image that hands over the path of the uploaded file unread, and takes no address of another server."""
+def uploaded_image(name: str, label: str) -> gr.Image:
+    """An input for an image, which hands over the path of the uploaded file unread.
 
-    def get_block_name(self) -> str:
-        """The component of the browser that shows it."""
-        return "image"
-
-    def preprocess(self, payload: Any) -> str | None:
-        """Path of the uploaded file; it is read, and its faults are reported, by `uploads`."""
-        return None if payload is None else payload.path
-
-    async def async_move_resource_to_block_cache(self, url_or_file_path: Any) -> str | None:
-        """Keep a file; an address, which gradio would fetch, is refused."""
-        if "://" in str(url_or_file_path or ""):
-            raise gr.Error("Upload the image as a file: this server fetches none from other servers.")
-        return await super().async_move_resource_to_block_cache(url_or_file_path)
+    gradio would decode the file and answer a damaged one with an error of its own; `uploads` reads it and says what is
+    wrong. The method is replaced in the object, because gradio writes a file beside the source of a derived class.
+    """
+    image = gr.Image(
+        label=label,
+        sources=["upload", "clipboard", "webcam"],
+        type="filepath",
+        height=230,
+        min_width=150,
+        buttons=[],
+        elem_id=name,
+    )
+    image.preprocess = lambda payload: None if payload is None else payload.path
+    return image
 
 
 def build_page(actions: Actions) -> gr.Blocks:
@@ -80,18 +79,7 @@ def build_page(actions: Actions) -> gr.Blocks:
 def _images() -> list[gr.Image]:
     """The two inputs."""
     with gr.Row(equal_height=True):
-        return [
-            UploadedImage(
-                label=label,
-                sources=["upload", "clipboard", "webcam"],
-                type="filepath",
-                height=230,
-                min_width=150,
-                buttons=[],
-                elem_id=name,
-            )
-            for name, label in (("reference", "Reference"), ("query", "Query"))
-        ]
+        return [uploaded_image("reference", "Reference"), uploaded_image("query", "Query")]
 
 
 def _controls(actions: Actions) -> dict[str, Any]:
@@ -101,20 +89,19 @@ def _controls(actions: Actions) -> dict[str, Any]:
         found: dict[str, Any] = {
             "model": gr.Dropdown(actions.workshop.models, value=start.model, label="Network", elem_id="model")
         }
-        with gr.Row():
-            for name, (label, info) in _SLIDERS.items():
-                low, high = limits[name]
-                found[name] = gr.Slider(
-                    low,
-                    high,
-                    value=getattr(start, name),
-                    step=SIZE_STEP if name.endswith("size") else 1,
-                    label=label,
-                    info=info,
-                    min_width=220,
-                    visible=shown(actions.facts[start.model], name),
-                    elem_id=name,
-                )
+        for row in _SLIDERS:
+            with gr.Row():
+                for name, (label, info) in row.items():
+                    found[name] = gr.Slider(
+                        *limits[name],
+                        value=getattr(start, name),
+                        step=SIZE_STEP if name.endswith("size") else 1,
+                        label=label,
+                        info=info,
+                        min_width=220,
+                        visible=shown(actions.facts[start.model], name),
+                        elem_id=name,
+                    )
         found["align"] = gr.Checkbox(
             start.align,
             label="Align wide baselines first, and fit a homography to flat scenes",
@@ -125,13 +112,17 @@ def _controls(actions: Actions) -> dict[str, Any]:
     return found
 
 
-_SLIDERS = {
-    "iters_global": ("Iterations, global GOCor", "0: filters as they start"),
-    "iters_local": ("Iterations, local GOCor", "0: filters as they start"),
-    "updates": ("Recurrent updates", "more: slower and finer"),
-    "max_size": ("Shrink to at most", "longer side in pixels"),
-    "min_size": ("Enlarge to at least", "longer side in pixels; 0: never"),
-}
+_SLIDERS = (
+    {
+        "iters_global": ("Iterations, global GOCor", "0: filters as they start"),
+        "iters_local": ("Iterations, local GOCor", "0: filters as they start"),
+        "updates": ("Recurrent updates", "more: slower and finer"),
+    },
+    {
+        "max_size": ("Shrink to at most", "longer side in pixels"),
+        "min_size": ("Enlarge to at least", "longer side in pixels; 0: never"),
+    },
+)
 
 
 def shown(facts: Facts, name: str) -> bool:
@@ -167,7 +158,7 @@ def _connect(
     outcome: gr.State,
     images: list[gr.Image],
     buttons: tuple[gr.Button, gr.Button, gr.DownloadButton],
-    examples: gr.Examples,
+    examples: Any,
     controls: dict[str, Any],
     views: dict[str, Any],
 ) -> None:
@@ -178,10 +169,11 @@ def _connect(
     shows = [outcome, views["layer"], views["why"], *(views[name] for name in TABS), download]
     pixel = gr.State(None)
     private: dict[str, Any] = {"api_visibility": "private"}
+    quiet = {"show_progress": "hidden", "queue": False, **private}
 
     def after(event: Any) -> None:
         """Match, show everything, then pack the files, whatever started it."""
-        run = event(
+        run = event(lambda: gr.Button("Matching …", interactive=False), None, start, **quiet).then(
             actions.match,
             [*images, *settings],
             [*shows, pixel],
@@ -189,25 +181,20 @@ def _connect(
             show_progress_on=views["why"],
             **private,
         )
+        run.then(lambda: gr.Button("Match", interactive=True), None, start, **quiet)
         run.success(actions.pack, outcome, download, show_progress="hidden", concurrency_id="pack", **private)
 
     def relink(event: Any) -> None:
         """Write the link after a change of the settings."""
-        event(actions.link, settings, link, show_progress="hidden", queue=False, **private).then(
-            None, link, link, js=LINK_JS, **private
-        )
+        event(actions.link, settings, link, **quiet).then(None, link, link, js=LINK_JS, **private)
 
     after(start.click)
     after(examples.load_input_event.then)
-    swap.click(lambda a, b: (b, a), images, images, show_progress="hidden", queue=False, **private)
+    swap.click(lambda a, b: (b, a), images, images, **quiet)
     see = {"outputs": [views["why"], pixel], "show_progress": "hidden", "concurrency_id": "pick"}
     views["why"].pick(actions.pick, [outcome, views["layer"]], **see, trigger_mode="always_last", **private)
     views["layer"].input(actions.layer, [outcome, views["layer"], pixel], **see, **private)
-    relink(
-        model.input(
-            actions.choose_model, model, settings, show_progress="hidden", queue=False, **private
-        ).then
-    )
+    relink(model.input(actions.choose_model, model, settings, **quiet).then)
     for control in settings[1:]:
         relink(control.input)
     opened = page.load(actions.open, None, [*images, *settings], show_progress="hidden", **private)
@@ -227,5 +214,3 @@ def theme() -> gr.themes.Base:
 def style() -> str:
     """The style sheet."""
     return (WEB / "page.css").read_text(encoding="utf-8")
-
-

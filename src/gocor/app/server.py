@@ -50,6 +50,7 @@ def create_app(workshop: Workshop, folder: Path, *, largest: int | None = None) 
     from .page import build_page, style, theme
     from .uploads import MAX_BYTES
 
+    refuse_fetching()
     examples = {title: (str(pair[0]), str(pair[1])) for title, pair in EXAMPLES.items()}
     actions = Actions(workshop, examples, folder, largest=largest or MAX_SIZE)
     page = build_page(actions)
@@ -71,6 +72,20 @@ def create_app(workshop: Workshop, folder: Path, *, largest: int | None = None) 
     )
     app.add_middleware(Guard)
     return app
+
+
+def refuse_fetching() -> None:
+    """Make gradio refuse addresses in place of uploaded files; it would fetch them."""
+    from gradio import processing_utils
+
+    def refuse(url: str, cache_dir: str) -> str:
+        raise InputError("an image must be uploaded as a file: this server fetches none from other servers")
+
+    async def refuse_later(url: str, cache_dir: str) -> str:
+        return refuse(url, cache_dir)
+
+    processing_utils.ssrf_protected_download = refuse
+    processing_utils.async_ssrf_protected_download = refuse_later
 
 
 class Guard:

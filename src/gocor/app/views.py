@@ -27,8 +27,8 @@ NOTE = (
 LAYERS = {
     "global": "The global layer compares the pixel with all of the query. GOCor learns from the reference, while it "
     "matches, which places look alike, and lowers their scores.",
-    "local": "The local layer looks only a few cells around a match that is known roughly. GOCor makes the peak narrow; "
-    "look-alikes further away are not its task, so they may stay.",
+    "local": "The local layer looks only a few cells around a match that is known roughly. GOCor makes the peak "
+    "narrow; look-alikes further away are not its task, so they may stay.",
 }
 
 
@@ -169,7 +169,8 @@ def _mark(point: tuple[float, float], picture: Picture, kind: str = "gc-ring") -
 
 def _figure(picture: Picture, caption: str) -> str:
     text = escape(caption)
-    return f'<figure class="gc-figure"><img alt="{text}" src="{data_uri(picture)}"><figcaption>{text}</figcaption></figure>'
+    image = f'<img alt="{text}" src="{data_uri(picture)}">'
+    return f'<figure class="gc-figure">{image}<figcaption>{text}</figcaption></figure>'
 
 
 def _compare(below: Picture, above: Picture, kind: str, left: str, right: str) -> str:
