@@ -35,7 +35,8 @@ def test_other_files_are_not_served(get, target):
 def test_nothing_is_fetched_from_another_server(get, served):
     httpx = pytest.importorskip("httpx")
     assert get("/gradio_api/proxy=https://example.com/").status_code == 403
-    assert fetches("/gradio_api/file=HTTP://x") and not fetches("/gradio_api/file=/tmp/a.png")
+    assert fetches("/gradio_api/file=HTTP://x")
+    assert not fetches("/gradio_api/file=/tmp/a.png")
     from gradio import processing_utils
 
     with pytest.raises(InputError, match="fetches none"):
@@ -55,7 +56,7 @@ def test_a_taken_port_is_one_line():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InputError, match="cannot listen on 127.0.0.1"):
+        with pytest.raises(InputError, match="cannot listen on 127"):
             open_socket("127.0.0.1", taken.getsockname()[1])
 
 

@@ -181,7 +181,8 @@ def _connect(
             show_progress_on=views["why"],
             **private,
         )
-        run.then(lambda: gr.Button("Match", interactive=True), None, start, **quiet)
+        for ended in (run.success, run.failure):
+            ended(lambda: gr.Button("Match", interactive=True), None, start, **quiet)
         run.success(actions.pack, outcome, download, show_progress="hidden", concurrency_id="pack", **private)
 
     def relink(event: Any) -> None:

@@ -25,7 +25,7 @@ def app(
     device: Device = "auto",
     max_size: Largest = MAX_SIZE,
 ) -> None:
-    """Open a web page that matches two images and shows why a pixel matches.
+    """Match two images on a web page, and see why a pixel matches.
 
     Prints the address of the page. Images are given by upload, paste or camera. The page shows the flow, an overlay,
     the matches and the confidence; a click on a pixel shows its scores under plain correlation and under GOCor.
