@@ -44,7 +44,7 @@ def uploaded_image(name: str, label: str) -> gr.Image:
         buttons=[],
         elem_id=name,
     )
-    image.preprocess = lambda payload: None if payload is None else payload.path
+    image.preprocess = lambda payload: None if payload is None else payload.path  # type: ignore[method-assign]
     return image
 
 
