@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from gocor.app.uploads import MAX_BYTES
 from gocor.data.io import write_image
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -119,13 +120,17 @@ def test_upload_match_click_and_download(visit, served, tmp_path):
     assert not any(map(os.path.exists, archives))  # removed when the visit ended
 
 
-def test_broken_upload_and_missing_image_are_messages(visit, tmp_path):
+def test_broken_huge_and_missing_images_are_messages(visit, tmp_path):
     page = visit(viewport={"width": 1280, "height": 900})
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG\r\n\x1a\n and nothing else")
     page.locator("#query").get_by_label("Remove Image").click()
     page.get_by_role("button", name="Match", exact=True).click()
     page.wait_for_selector("text=There is no query image yet")
+    huge = tmp_path / "huge.png"
+    huge.write_bytes(bytes(MAX_BYTES + 1))
+    page.locator("#query input[type=file]").first.set_input_files(str(huge))
+    page.wait_for_selector("text=exceed the maximum allowed size")
     page.locator("#query input[type=file]").first.set_input_files(str(broken))
     page.wait_for_selector("#query img", state="attached")
     page.get_by_role("button", name="Match", exact=True).click()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from urllib.parse import urlencode
 
 import torch
@@ -41,6 +42,7 @@ class Facts:
     can_align: bool
 
 
+@cache
 def facts_of(name: str) -> Facts:
     """The facts about a network, without loading its weights."""
     network = sketch(name)
