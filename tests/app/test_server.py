@@ -1,6 +1,9 @@
 """The server gives nothing but its own results, and asks nobody."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -65,3 +68,17 @@ def test_temporary_files_are_removed():
         (folder / "a").mkdir()
         (folder / "a" / "b.zip").write_bytes(b"x")
     assert not folder.exists()
+
+
+def test_a_terminated_server_leaves_no_files(tmp_path):
+    code = """
+import os, signal
+from gocor.app.server import temporary_folder
+with temporary_folder() as folder:
+    (folder / "a").write_bytes(b"x")
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []

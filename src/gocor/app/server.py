@@ -120,9 +120,16 @@ def fetches(path: str) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for uploads and archives, removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="gocor-app-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder).resolve()
+    """A folder for uploads and archives, removed at the end, also if the process is terminated."""
+    main = threading.current_thread() is threading.main_thread()
+    # uvicorn ends its work first, and then calls this.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)) if main else None
+    try:
+        with tempfile.TemporaryDirectory(prefix="gocor-app-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder).resolve()
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -138,10 +145,8 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(app: Any, listener: socket.socket) -> None:
-    """Serve the page until the process is interrupted or terminated; both unwind, so that temporary files go."""
+    """Serve the page until the process is interrupted or terminated."""
     import uvicorn
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn ends its work first, and then calls this
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])
