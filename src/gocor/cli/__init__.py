@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from . import app as web_app
 from . import bench, convert, data, demo, evaluate, inspect, match, models, train
 from .errors import describe, fail, is_user_error
 
@@ -34,6 +35,7 @@ def root(
 
 app.command()(match.match)
 app.command()(demo.demo)
+app.command("app")(web_app.app)
 app.command()(models.models)
 app.command()(convert.convert)
 app.command()(train.train)

@@ -15,9 +15,9 @@ from ..matching.result import MatchResult
 from ..models.network import MatchingNetwork
 from ..models.weights import SHIPPED
 from ..utils.arrays import Picture
-from ..utils.errors import InputError
+from ..utils.errors import InputError, is_out_of_memory
 from ..utils.files import file_stamp
-from .errors import is_out_of_memory, is_user_error
+from .errors import is_user_error
 from .pairs import Pair
 
 Loaded = tuple[Pair, Picture, Picture]

@@ -11,9 +11,10 @@ from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
-from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
 from .published_names import VGG_DECODER_RULES, context_rules
+from .stages import Stage
 
 SIDE = 256
 MAX_RATIO, PUBLISHED_MAX_RATIO = 2, 3  # Ratios of resolutions beyond which extra levels refine the coarse flow.
@@ -125,6 +126,14 @@ class GLUNet(MatchingNetwork):
         features, residual = self.decoder1(torch.cat([volume, up_flow, self.upfeat2(features)], 1))
         flow1 = residual + up_flow + self.context1(features)
         return [flow4, flow3, flow2, flow1]
+
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer at 16×16, and the local layer at 32×32 cells of the images."""
+        (reference3, reference4), (query3, query4) = (self._coarse_features(image) for image in inputs[2:])
+        return [
+            Stage("global", self.global_matching.correlation, l2_normalize(reference4), l2_normalize(query4)),
+            Stage("local", self.local_matching.correlation, reference3, query3),
+        ]
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, as objects of one class often are (TSS).

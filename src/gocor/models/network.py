@@ -18,6 +18,7 @@ from ..utils.errors import InputError, InputTypeError
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
 from .published_names import Rule
+from .stages import Stage
 
 MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
 MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
@@ -303,6 +304,17 @@ class MatchingNetwork(nn.Module, ABC):
     def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
         """Flow `(B, 2, h, w)` between two images' `coarse_features`, in pixels of the coarse images."""
         raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
+
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The correlation layers and the features of both images that they compare, coarse to fine.
+
+        Args:
+            *inputs: what `prepare` returns.
+
+        Returns:
+            Nothing by default: `gocor.matching.scores` then has no scores to show.
+        """
+        return []
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""

@@ -19,6 +19,7 @@ from ..ops.select import certain
 from ..ops.warp import pixel_grid
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, Outputs, resize_image
+from .stages import Stage
 
 STRIDE = 8  # pixels of the image per pixel of the features
 MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
@@ -175,6 +176,15 @@ class RecurrentNet(MatchingNetwork):
             found.append((hidden, flow))
         return found
 
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer that the start is read from, and the local layer whose filters are looked up."""
+        levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
+        reference, query = unit_norm(self.matching_head(levels)).chunk(2)
+        return [
+            Stage("global", self.start, *_pooled(reference, query)),
+            Stage("local", self.filters, reference, query),
+        ]
+
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
         levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
@@ -186,9 +196,7 @@ class RecurrentNet(MatchingNetwork):
 
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
-        small, other = reference, query
-        while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
-            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+        small, other = _pooled(reference, query)
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
@@ -305,6 +313,14 @@ def _round_side(side: int) -> int:
         return side
     half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
     return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)
+
+
+def _pooled(reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Features at 1/8 → what global matching compares: halved once, and again while there are too many positions."""
+    small, other = reference, query
+    while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
+        small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+    return small, other
 
 
 def unit_norm(x: Tensor) -> Tensor:

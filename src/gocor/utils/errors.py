@@ -11,3 +11,13 @@ class InputError(GOCorError, ValueError):
 
 class InputTypeError(GOCorError, TypeError):
     """An argument has the wrong type."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the memory of the CPU or of the GPU was too small."""
+    if isinstance(error, RuntimeError):
+        import torch  # a RuntimeError about memory is torch's, which is loaded by then
+
+        # On the CPU, torch raises a plain RuntimeError.
+        return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError)
