@@ -17,3 +17,4 @@ MaxSize = Annotated[
     int, Option(min=0, help="Shrink larger images to this longer side; 0: never. The flow has full size anyway.")
 ]
 Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]
+Json = Annotated[bool, Option("--json", help="Print the answer as JSON, for a program to read.")]
