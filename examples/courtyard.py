@@ -54,7 +54,7 @@ SCENE: tuple[Solid, ...] = (
 )
 
 LEFT = Camera((-1.3, -1.55, 0.1), (0.0, -1.0, 6), view=58)
-MIDDLE = Camera((0.15, -1.72, 0.5), (-0.1, -0.95, 6), view=58, exposure=(1.15, 1.05, 0.92))
+MIDDLE = Camera((-0.2, -1.70, 0.45), (-0.05, -0.95, 6), view=58, exposure=(1.15, 1.05, 0.92))
 RIGHT = Camera((1.5, -1.75, 0.6), (-0.15, -0.95, 6), view=58)
 PAIRS: dict[str, tuple[Camera, Camera]] = {
     "views": (LEFT, MIDDLE),  # ships as src/gocor/assets

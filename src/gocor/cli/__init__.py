@@ -69,7 +69,10 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         hint = ": write it before the command" if getattr(error, "option_name", "") == "--verbose" else ""
-        fail(error.format_message().rstrip(".") + hint if hint else error.format_message(), getattr(error, "exit_code", 2))
+        fail(
+            error.format_message().rstrip(".") + hint if hint else error.format_message(),
+            getattr(error, "exit_code", 2),
+        )
     finally:
         stop_log()
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -84,9 +84,9 @@ def evaluate(
 ) -> None:
     """Score networks and baselines on a data set.
 
-    Prints a table of end-point errors, PCK and more, or with --json the same figures as JSON. Writes results.json, results.md and plots to OUTPUT, the scores of
-    each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
-    interrupted command can be run again.
+    Prints a table of end-point errors, PCK and more, or with --json the same figures as JSON. Writes results.json,
+    results.md and plots to OUTPUT, the scores of each pair to OUTPUT/pairs, and with --sheets pictures to
+    OUTPUT/sheets. Finished pairs are not computed again, so an interrupted command can be run again.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """

@@ -94,7 +94,9 @@ def _check_forms(module: GOCor, device: torch.device) -> str:
             worst = max(worst, *(_difference(a, b) for a, b in zip(found, expected, strict=True)))
             compared.append(f"{chosen}{' with gradients' if gradients else ''}")
     if worst > MAX_FORM_ERROR:
-        raise InputError(f"{', '.join(compared)}: they differ from filters by {worst:.1e}, at most {MAX_FORM_ERROR:.0e}")
+        raise InputError(
+            f"{', '.join(compared)}: they differ from filters by {worst:.1e}, at most {MAX_FORM_ERROR:.0e}"
+        )
     return f"{', '.join(dict.fromkeys(compared)) or 'filters alone'}: within {worst:.0e} of the plain form"
 
 
@@ -131,5 +133,7 @@ def _check_match(device: torch.device) -> str:
     found = points[:, :2] + result.flow.numpy()[:, y, x].T
     error = float(np.median(np.linalg.norm(found - points[:, 2:], axis=1)))
     if not error <= MAX_MATCH_ERROR:
-        raise InputError(f"{result.model} is wrong by {error:.1f} pixels (median), at most {MAX_MATCH_ERROR:g} expected")
+        raise InputError(
+            f"{result.model} is wrong by {error:.1f} pixels (median), at most {MAX_MATCH_ERROR:g} expected"
+        )
     return f"{result.model} on {device}, median error {error:.2f} pixels"
