@@ -18,10 +18,17 @@ ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/gocor/gocor"
 WEIGHTS = "src/gocor/weights/"
 
+SHIM = "https://unpkg.com/iframe-worker/shim"  # which the theme loads for the search, and docs/assets holds (MIT)
+LOCAL_SHIM = "assets/iframe-worker/shim.js"
+LOADED = re.compile(
+    r'<(?:script|img|iframe)[^>]+src="?https?:[^>]*>|<link[^>]+rel="?(?:stylesheet|preconnect)[^>]+https?:[^>]*>'
+)
+
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(?=\))")
 MATH_BLOCK = re.compile(r"^```math\n(.*?)^```$", re.M | re.S)
 MATH = re.compile(r"\$`([^`]+)`\$")
+EQUATION = re.compile(r'<(?:div|span) data-math="(\w+)" data-latex="(\w+)"></(?:div|span)>')
 
 
 def pages() -> dict[str, str]:
@@ -46,16 +53,43 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = sources.get(name, f"docs/{name}")
     if name == "models.md":
         markdown = markdown.replace("<!-- table of weights -->", weights_table())
-    markdown = MATH_BLOCK.sub(lambda found: convert(found[1].strip(), display="block"), markdown)
+    markdown = MATH_BLOCK.sub(lambda found: _placeholder(found[1], "block"), markdown)
     parts, end = [], 0
     for fence in [*FENCE.finditer(markdown), None]:
         text = markdown[end : fence.start() if fence else None]
         text = LINK.sub(lambda found: target_of(found[1], source, name) + (found[2] or ""), text)
-        parts.append(MATH.sub(lambda found: convert(found[1]), text))
+        parts.append(MATH.sub(lambda found: _placeholder(found[1], "inline"), text))
         if fence:
             parts.append(fence[0])
             end = fence.end()
     return "".join(parts)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put the equations in their places: Markdown would take inline MathML for a paragraph of its own."""
+    return EQUATION.sub(lambda found: convert(bytes.fromhex(found[2]).decode(), display=found[1]), html)
+
+
+def _placeholder(latex: str, display: str) -> str:
+    tag = "div" if display == "block" else "span"
+    return f'<{tag} data-math="{display}" data-latex="{latex.strip().encode().hex()}"></{tag}>'
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Load scripts from the site itself, and check that a page loads nothing from a network."""
+    return _without_network(output, posixpath.relpath(LOCAL_SHIM, posixpath.dirname(page.url) or "."), page.url)
+
+
+def on_post_template(output_content: str, template_name: str, **_: Any) -> str:
+    """The same for the page that says that a page is missing."""
+    return _without_network(output_content, f"/{LOCAL_SHIM}", template_name)
+
+
+def _without_network(html: str, shim: str, name: str) -> str:
+    html = html.replace(SHIM, shim)
+    if found := LOADED.search(html):
+        raise PluginError(f"{name} loads from a network: {found[0]}")
+    return html
 
 
 def target_of(link: str, source: str, page: str) -> str:

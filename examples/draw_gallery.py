@@ -1,8 +1,8 @@
 """Score matches of the pairs of `courtyard.py` with their exact flow, and draw the pictures of the gallery.
 
-    python examples/courtyard.py -o courtyard
-    for pair in courtyard/*; do gocor match $pair/reference.jpg $pair/query.jpg --model recurrent-gocor -o $pair/out; done
-    python examples/draw_gallery.py courtyard -o pictures
+python examples/courtyard.py -o courtyard
+for pair in courtyard/*; do gocor match $pair/reference.jpg $pair/query.jpg --model recurrent-gocor -o $pair/out; done
+python examples/draw_gallery.py courtyard -o pictures
 """
 
 import argparse
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (found, _), (truth, seen) = read_flow(pair / "out" / "flow.flo"), read_flow(pair / "flow.flo")
         error = np.linalg.norm(found - truth, axis=0)[seen]
         shares = [f"{100 * share:.1f}" for share in (seen.mean(), (error <= 1).mean(), (error <= 5).mean())]
-        print(f"| {pair.name} | {shares[0]} | {error.mean():.2f} | {np.median(error):.2f} | {shares[1]} | {shares[2]} |")
+        print(
+            f"| {pair.name} | {shares[0]} | {error.mean():.2f} | {np.median(error):.2f} | {shares[1]} | {shares[2]} |"
+        )
         write_image(options.output / f"{pair.name}.jpg", draw_panels(pair), quality=82)
 
 

@@ -14,6 +14,7 @@ from gocor.doctor.checks import true_points
 from gocor.ops import warp
 
 ASSETS = Path(gocor.__file__).parent / "assets"
+PHOTOS = Path(__file__).parent / "photos"  # one photograph from two sides, for tests of flat scenes
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
