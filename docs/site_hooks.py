@@ -115,10 +115,11 @@ def target_of(link: str, source: str, page: str) -> str:
 
 
 def weights_table() -> str:
-    """The table of the weights that ship, as `python -m gocor.models.cards` wrote it, with links as seen from docs/."""
+    """The table of the weights that ship, as `python -m gocor.models.cards` wrote it, without licence and data."""
     text = (ROOT / WEIGHTS / "README.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    return "\n".join(rows).replace("](", f"](../{WEIGHTS}")
+    rows = [line.split(" | ") if " | " in line else line.split("|") for line in text.splitlines() if line[:1] == "|"]
+    narrow = [("|" if row[0] == "" else " | ").join(row[: 6 if row[0] == "" else 5]) + " |" for row in rows]
+    return "\n".join(narrow).replace(".safetensors`](", f"`](../{WEIGHTS}")
 
 
 def command_line() -> str:
@@ -130,8 +131,8 @@ def command_line() -> str:
     parts = ["# Command line", "`gocor COMMAND --help` prints the same text."]
 
     def add(command: Any, path: list[str], parent: Any) -> None:
-        context = command.make_context(path[-1], [], parent=parent, resilient_parsing=True, max_content_width=100)
-        context.terminal_width = 100
+        context = command.make_context(path[-1], [], parent=parent, resilient_parsing=True)
+        context.terminal_width = context.max_content_width = 84
         parts.extend([f"## {' '.join(path)}", f"```text\n{command.get_help(context).rstrip()}\n```"])
         for name, child in getattr(command, "commands", {}).items():
             add(child, [*path, name], context)

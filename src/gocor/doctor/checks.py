@@ -4,6 +4,7 @@ import csv
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +36,10 @@ class Check:
 def run_checks(device: torch.device) -> Iterator[Check]:
     """Run all checks on a device, each when it is asked for."""
     for name in shipped():
-        yield _run(f"weights {name}", lambda name=name: _check_weights(name))
+        yield _run(f"weights {name}", partial(_check_weights, name))
     for name, module in _modules().items():
-        yield _run(f"forms of {name}", lambda module=module: _check_forms(module, device))
-    yield _run("match of the bundled pair", lambda: _check_match(device))
+        yield _run(f"forms of {name}", partial(_check_forms, module, device))
+    yield _run("match of the bundled pair", partial(_check_match, device))
 
 
 def true_points() -> np.ndarray:
@@ -106,7 +107,8 @@ def _leaves(pair: list[Tensor], gradients: bool) -> list[Tensor]:
 
 def _select(module: GOCor, pair: list[Tensor], *, gradients: bool) -> str:
     with torch.set_grad_enabled(gradients):
-        return module.selected_form(*_leaves(pair, gradients)).name
+        reference, query = _leaves(pair, gradients)
+        return module.selected_form(reference, query).name
 
 
 def _volume(module: GOCor, pair: list[Tensor], *, gradients: bool) -> Tensor:
