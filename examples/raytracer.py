@@ -14,6 +14,7 @@ Floats = NDArray[np.float32]
 Vector = tuple[float, float, float]
 
 FAR = np.float32(1e6)
+EDGE = 1e-3  # pixels: rounding errors at the border of a picture
 LIFT = 1e-3  # metres by which secondary rays start above a surface
 REACH = 1.5  # metres: surfaces beyond do not darken the sky light
 SUN = (-0.55, -0.75, -0.60)  # direction towards the sun; y points down
@@ -178,7 +179,7 @@ def true_flow(scene: Sequence[Solid], reference: Camera, query: Camera) -> tuple
     length = np.linalg.norm(away, axis=-1)
     first, _ = trace(scene, np.broadcast_to(np.float32(query.position), away.shape), away / length[:, None])
     bounds = np.float32([query.size[1] - 1, query.size[0] - 1])
-    seen = (distance < FAR) & (first > length - 0.01) & ((target >= 0) & (target <= bounds)).all(-1)
+    seen = (distance < FAR) & (first > length - 0.01) & ((target >= -EDGE) & (target <= bounds + EDGE)).all(-1)
     flow = (target - np.stack([x, y], -1)).reshape(height, width, 2)
     return flow.astype(np.float32), seen.reshape(height, width)
 

@@ -5,10 +5,12 @@ The language of a block says what is done with it: `python` and `shell` blocks r
 """
 
 import ast
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -181,3 +183,15 @@ def test_every_page_is_in_the_navigation():
     written = {str(page.relative_to(ROOT / "docs").as_posix()) for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert written <= listed, f"add to nav of mkdocs.yml: {written - listed}"
     assert listed - written == {"contributing.md", "changelog.md", "reference/cli.md"}
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    method = (tmp_path / "site" / "method.html").read_text(encoding="utf-8")
+    assert method.count("<math ") >= 12
+    assert "data-latex" not in method
+    assert "https://github.com/gocor/gocor/blob/main/src/gocor/ops/select.py" in method
