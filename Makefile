@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRITON := triton==3.6.0
 
-.PHONY: install demo test soak fuzz chaos lint format lowest audit sbom clean
+.PHONY: install demo test soak fuzz chaos lint format docs release-check lowest audit sbom clean
 
 install: $(READY)
 
@@ -74,5 +74,20 @@ sbom: $(READY)
 	$(BIN)/python -m tools.sbom > sbom.json
 	@echo "wrote sbom.json"
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Builds the package, checks its metadata, and tries the wheel in an empty environment, away from the checkout.
+CHECK := build/release-check
+release-check: $(READY)
+	rm -rf $(CHECK) dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(CHECK)
+	$(CHECK)/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd $(CHECK) && bin/gocor --version && bin/gocor doctor
+	cd $(CHECK) && bin/gocor match lib/python*/site-packages/gocor/assets/reference.jpg \
+	  lib/python*/site-packages/gocor/assets/query.jpg --output match
+
 clean:
-	rm -rf $(VENV) $(LOWEST) sbom.json demo-output dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) sbom.json demo-output dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,6 +40,17 @@ def test_models_side_by_side(run, pairs, tmp_path):
     assert content["matchers"]["dis"]["manifest"]["metrics"]["aepe"] < 5.8
 
 
+def test_summary_as_json(run, pairs, tmp_path):
+    code, printed, err = run("eval", "manifest", "--root", pairs, "--model", "dis", "-o", tmp_path / "out", "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(printed)
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = summary["matchers"]["dis"]["manifest"]
+    assert found["metrics"] == written["matchers"]["dis"]["manifest"]["metrics"]
+    assert found["pairs"] == 3
+    assert str(tmp_path / "out" / "results.json") in summary["files"]
+
+
 def test_results_do_not_depend_on_when_they_were_made(run, pairs, tmp_path):
     command = ["eval", "manifest", "--root", pairs, "--model", "sift-homography", "-o"]
     first, again = run(*command, tmp_path / "a"), run(*command, tmp_path / "a")

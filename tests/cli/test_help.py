@@ -9,7 +9,20 @@ import pytest
 
 from .test_cli import runner
 
-COMMANDS = ["match", "demo", "app", "models", "convert", "train", "eval", "inspect", "bench", "data", "data preview"]
+COMMANDS = [
+    "match",
+    "demo",
+    "app",
+    "models",
+    "convert",
+    "train",
+    "eval",
+    "inspect",
+    "bench",
+    "data",
+    "data preview",
+    "doctor",
+]
 
 
 @pytest.fixture

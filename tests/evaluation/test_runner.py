@@ -18,7 +18,7 @@ from gocor.models import create_model
 
 from ..data.datasets.samples import write_sample
 from ..models.test_own_network import OwnNetwork
-from ..test_assets import ASSETS
+from ..test_assets import PHOTOS
 from .oracles import Oracle
 
 
@@ -112,7 +112,7 @@ def test_a_network_is_evaluated_as_it_is_and_left_so(dataset):
 @pytest.mark.parametrize("align", [None, False])
 def test_a_network_is_evaluated_as_it_matches(align):
     """The scored flow is that of `gocor.match`, alignment and flat scenes included."""
-    network, reference = OwnNetwork().eval(), read_image(ASSETS / "reference.jpg")[:300:2, :300:2].copy()
+    network, reference = OwnNetwork().eval(), read_image(PHOTOS / "reference.jpg")[:300:2, :300:2].copy()
     query = np.ascontiguousarray(np.rot90(reference))
     result = gocor.match(reference, query, network, align=align, min_size=200)
     flow = network_matcher(network, align=align, min_size=200)(reference, query)

@@ -21,7 +21,7 @@ from gocor.models import create_model, load_model
 from gocor.ops.homography import jacobian, project, project_map
 from gocor.ops.warp import pixel_grid
 from tests.models.test_own_network import OwnNetwork
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 
 SIDE = 256
 MATRIX = np.array([[0.9, -0.3, 20.0], [0.25, 1.1, -8.0], [4e-4, -2e-4, 1.0]])
@@ -128,7 +128,7 @@ def test_pixels_beyond_the_horizon_lead_nowhere():
 
 @pytest.fixture(scope="module")
 def photo():
-    image = cv2.cvtColor(cv2.imread(str(ASSETS / "reference.jpg")), cv2.COLOR_BGR2RGB)
+    image = cv2.cvtColor(cv2.imread(str(PHOTOS / "reference.jpg")), cv2.COLOR_BGR2RGB)
     return cv2.resize(image, (320, 320 * image.shape[0] // image.shape[1]), interpolation=cv2.INTER_AREA)
 
 

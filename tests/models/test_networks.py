@@ -10,7 +10,7 @@ from gocor.data.io import read_image
 from gocor.models import BaseNet, PWCNet, create_model, list_models
 from gocor.models.decoders import Upsampler
 from tests.conftest import relative_error
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 
 TINY = [name for name in list_models(tiny=True) if name.endswith("-tiny")]
 every_tiny = pytest.mark.parametrize("name", TINY)
@@ -240,7 +240,7 @@ def test_flow_upsamplers_start_as_bilinear_interpolation():
 @torch.no_grad()
 def test_pwcnet_starts_with_features_that_correlations_can_tell_apart_and_small_flows():
     network = create_model("pwcnet")
-    images = [read_image(ASSETS / f"{name}.jpg") for name in ("reference", "query")]
+    images = [read_image(PHOTOS / f"{name}.jpg") for name in ("reference", "query")]
     pair = network.prepare(*(torch.from_numpy(i).permute(2, 0, 1)[None].float() for i in images), (256, 320))
     for features in network.pyramid(pair[0])[1:]:
         assert 0.3 < features.std() < 3

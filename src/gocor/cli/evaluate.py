@@ -12,7 +12,7 @@ from ..utils.errors import InputError
 from ..utils.files import check_folder, write_files
 from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -81,12 +81,14 @@ def evaluate(
     sheets: Sheets = 0,
     pixel: Pixel = None,
     overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
     """Score networks and baselines on a data set.
 
-    Prints a table of end-point errors, PCK and more. Writes results.json, results.md and plots to OUTPUT, the scores of
-    each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
-    interrupted command can be run again. A second command into OUTPUT is refused while the first runs.
+    Prints a table of end-point errors, PCK and more, or with --json the same figures as JSON. Writes results.json,
+    results.md and plots to OUTPUT, the scores of each pair to OUTPUT/pairs, and with --sheets pictures to
+    OUTPUT/sheets. Finished pairs are not computed again, so an interrupted command can be run again. A second command
+    into OUTPUT is refused while the first runs.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """
@@ -111,6 +113,9 @@ def evaluate(
         files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
         if sheets:
             files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
+    if json:
+        _print_json(results, files)
+        return
     _print(results, geometry=geometry)
     for file in files:
         echo(f"wrote {file}")
@@ -193,3 +198,17 @@ def _print(results: "Results", *, geometry: bool) -> None:
         Console(width=width).print(table)
     if geometry and not any(key in one.summary for of in results.values() for one in of.values() for key in AREAS):
         say("warning: no pair has a homography or calibrated cameras, --geometry has nothing to estimate")
+
+
+def _print_json(results: "Results", files: list[Path]) -> None:
+    """Print the metrics of each matcher on each data set, AEPE in pixels and all others as fractions."""
+    import json
+
+    matchers = {
+        label: {
+            name: {"protocol": found.protocol.name, "pairs": len(found.rows), "metrics": found.metrics}
+            for name, found in sets.items()
+        }
+        for label, sets in results.items()
+    }
+    echo(json.dumps({"matchers": matchers, "files": [str(file) for file in files]}, indent=2))
