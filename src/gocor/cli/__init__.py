@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from . import bench, convert, data, demo, evaluate, inspect, match, models, train
+from . import bench, convert, data, demo, evaluate, export, inspect, match, models, train
 from .errors import describe, fail, is_user_error
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C
@@ -36,6 +36,7 @@ app.command()(match.match)
 app.command()(demo.demo)
 app.command()(models.models)
 app.command()(convert.convert)
+app.command()(export.export)
 app.command()(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command()(inspect.inspect)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.resize import resize_by_area
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
@@ -196,14 +197,15 @@ class GLUNet(MatchingNetwork):
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
     ) -> Tensor:
         """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
-        ratio = width / PUBLISHED_MAX_RATIO if self.published else max(height, width) / MAX_RATIO
+        longer = max(height, width) if self.fixed_side is None else self.fixed_side
+        ratio = width / PUBLISHED_MAX_RATIO if self.published else longer / MAX_RATIO
         extra = max(0, round(math.log2(ratio / SIDE)))
         for remaining in range(extra, 0, -1):
-            scale = 1 / (8 * 2**remaining)
-            size = int(height * scale), int(width * scale)
-            small_reference, small_query = (F.interpolate(x, size, mode="area") for x in (reference, query))
+            cell = 8 * 2**remaining
+            size = height // cell, width // cell
+            small_reference, small_query = (resize_by_area(x, size) for x in (reference, query))
             up_flow = upsample(flow, size)
-            volume = self.local_matching(small_reference, warp(small_query, up_flow * scale), iters)
+            volume = self.local_matching(small_reference, warp(small_query, up_flow / cell), iters)
             _, residual = self.decoder2(torch.cat([volume, up_flow], 1))
             flow = residual + up_flow
         return upsample(flow, reference.shape[2:]) if extra else flow

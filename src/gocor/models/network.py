@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
+from ..ops.select import exporting
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from ..utils.errors import InputError, InputTypeError
@@ -72,6 +73,8 @@ class MatchingNetwork(nn.Module, ABC):
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
             matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
+        fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
+            then do not depend on the size of the images, so that one graph can be exported for all of them.
         updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         can_flip: whether `forward_with_flips` also matches mirrored images.
@@ -90,6 +93,7 @@ class MatchingNetwork(nn.Module, ABC):
     coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
+    fixed_side: int | None = None
     updates: int | None = None
     learns_confidence: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
@@ -312,7 +316,7 @@ def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
 
 def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
     """Resize `(B, 3, H, W)` in [0, 255] with anti-aliasing, or by truncated area averages as published code does."""
-    if tuple(image.shape[2:]) == size:
+    if not exporting() and tuple(image.shape[2:]) == size:
         return image
     if not published:
         return F.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)

@@ -146,8 +146,9 @@ class RecurrentNet(MatchingNetwork):
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
         levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
-        own, other = unit_norm(self.matching_head(levels)).chunk(2)
-        context = self.context_head([level[: len(reference)] for level in levels])
+        features, count = unit_norm(self.matching_head(levels)), reference.shape[0]
+        own, other = features[:count], features[count:]  # `chunk` would fix the batch size of an exported graph
+        context = self.context_head([level[:count] for level in levels])
         return self._match(own, other, context, updates, iters_local, iters_global)
 
     def _match(
@@ -184,10 +185,19 @@ class RecurrentNet(MatchingNetwork):
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
         return STRIDE * self._match(reference[0], query[0], reference[1], COARSE_UPDATES)[-1][1]
 
+    def _halvings(self, height: int, width: int) -> int:
+        """How often features of this size are halved before global matching: at least once."""
+        if self.fixed_side is not None:  # the largest map of that side, because the graph is the same for all
+            height = width = self.fixed_side // STRIDE
+        count = 1
+        while (height >> count) * (width >> count) > MAX_GLOBAL:
+            count += 1
+        return count
+
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
         small, other = reference, query
-        while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
+        for _ in range(self._halvings(reference.shape[2], reference.shape[3])):
             small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)

@@ -155,7 +155,10 @@ def choose_global(
     fits = weights is None or _smoothing_kernels_fit(*weights)
     kernels = fits and not gradients and not exporting() and _kernels_take(reference)
     can_run = {"gram-kernels": kernels, "gram": True, "filters": True}
-    cheaper = gram_is_cheaper(reference, query, iters, query_term=weights is not None)
+    # An exported graph may be for any size: it takes the specification, because no choice would fit them all.
+    cheaper = not _sizes_are_open(reference, query) and gram_is_cheaper(
+        reference, query, iters, query_term=weights is not None
+    )
     preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "filters": True}
     return _choose("global", request, can_run, preferred, {"gram": ("gram-kernels", "gram")}, reference)
 
@@ -180,7 +183,12 @@ def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
 
 
 def stores_all_pairs(filters: Tensor, query: Tensor) -> bool:
-    """Whether many lookups store the scores of all pairs: on a CPU, without gradients, if they are not many."""
+    """Whether many lookups store the scores of all pairs: on a CPU, without gradients, if they are not many.
+
+    An exported graph stores them for any size, because it cannot look them up in parts.
+    """
+    if exporting():
+        return True
     pairs = len(filters) * filters.shape[2:].numel() * query.shape[2:].numel()
     on_cpu = filters.device.type == "cpu" and not _traced()
     return on_cpu and pairs <= MAX_STORED_PAIRS and not needs_gradients(filters, query)
@@ -246,6 +254,11 @@ def _kernels_take(features: Tensor) -> bool:
 
 def _smoothing_kernels_fit(weight1: Tensor, weight2: Tensor) -> bool:
     return weight1.shape[2] == 3 and {*weight2.shape[:2]} <= {16, 32, 64}
+
+
+def _sizes_are_open(*features: Tensor) -> bool:
+    """Whether a graph is being exported for any batch, height or width of these maps."""
+    return exporting() and any(isinstance(size, torch.SymInt) for x in features for size in x.shape)
 
 
 def _traced() -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..utils.checks import check_choice, check_count, check_features, check_pair
 from ..utils.errors import InputError
+from .select import exporting
 
 Padding = Literal["zeros", "border"]
 WarpMode = Literal["bilinear", "nearest"]
@@ -139,7 +140,8 @@ def resize_flow(
 
 def scale_flow(flow: Tensor, x: float, y: float) -> Tensor:
     """Flow `(B, 2, H, W)` with its channels multiplied by two numbers (no tensor of them is copied to the device)."""
-    return flow * x if x == y else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
+    alike = not exporting() and x == y  # while a graph is exported they may be symbols
+    return flow * x if alike else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
 
 
 def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
