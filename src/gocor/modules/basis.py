@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..ops.select import exporting
 
+
 def triangular_basis(distance: Tensor, knots: int, spacing: float) -> Tensor:
     """The N basis functions ρ_k evaluated at distances.
 
