@@ -1,6 +1,7 @@
 """The module that is exported: two images of any size in, the flow at the reference's size out."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,7 @@ class MatchingGraph(nn.Module):
 
         Networks that learn them also give the confidence and the visibility, `(B, 1, H, W)` each, see `Prediction`.
         """
-        options = {"iters_local": None, "iters_global": None}
+        options: dict[str, int | None] = {"iters_local": None, "iters_global": None}
         size = self.working_size(reference)
         confidence = self.network.learns_confidence
         found = self.network._estimate(reference, query, options=options, size=size, confidence=confidence)
@@ -62,10 +63,10 @@ class MatchingGraph(nn.Module):
             height, width = (_rounded_ratio(n * self.side, longer) for n in (height, width))
         sides = []
         for side in (height, width):
-            units = self.units[side.clamp(1, len(self.units) - 1)].item()
+            units: Any = self.units[side.clamp(1, len(self.units) - 1)].item()  # a symbol while a graph is exported
             torch._check(units >= self.least)
             torch._check(units <= self.most)
-            sides.append(int(units) * self.unit if isinstance(units, int) else units * self.unit)
+            sides.append(units * self.unit)
         return sides[0], sides[1]
 
 
