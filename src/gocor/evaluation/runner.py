@@ -66,7 +66,7 @@ def evaluate(
     """Match the pairs of a data set and score them.
 
     Args:
-        matcher: a network on any device, whose training mode is restored, or a function, see `baselines`.
+        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`.
         dataset: the pairs.
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,

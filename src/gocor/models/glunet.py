@@ -1,6 +1,5 @@
 """GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -9,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.resize import resize_by_area
+from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
@@ -78,7 +78,9 @@ class GLUNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded down to multiples of 8, at least 256."""
-        return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
+        rounded = (side if certain(side >= SIDE) else torch.sym_max(SIDE, side) for side in (height, width))
+        height, width = (side if certain(side % 8 == 0) else side // 8 * 8 for side in rounded)
+        return height, width
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """256×256 at the first two levels, the working size at the others."""
@@ -193,13 +195,24 @@ class GLUNet(MatchingNetwork):
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         return flow4, residual + up_flow + self.context3(features)
 
+    def _extra_levels(self, height: int, width: int) -> int:
+        """How often the ratio of the working size to 256 must be halved, rounded, to come to the largest one allowed.
+
+        It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
+        """
+        longer = torch.sym_max(height, width) if self.fixed_side is None else self.fixed_side
+        side = width if self.published else longer
+        largest = SIDE * (PUBLISHED_MAX_RATIO if self.published else MAX_RATIO)
+        extra = 0
+        while side > largest * 2 ** (extra + 0.5):
+            extra += 1
+        return extra
+
     def _refine(
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
     ) -> Tensor:
         """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
-        longer = max(height, width) if self.fixed_side is None else self.fixed_side
-        ratio = width / PUBLISHED_MAX_RATIO if self.published else longer / MAX_RATIO
-        extra = max(0, round(math.log2(ratio / SIDE)))
+        extra = self._extra_levels(height, width)
         for remaining in range(extra, 0, -1):
             cell = 8 * 2**remaining
             size = height // cell, width // cell

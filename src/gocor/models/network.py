@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
-from ..ops.select import exporting
+from ..ops.select import certain
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from ..utils.errors import InputError, InputTypeError
@@ -244,6 +244,8 @@ class MatchingNetwork(nn.Module, ABC):
             max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
         """
         check_count("min_size", min_size)
+        if min_size == 0 and max_size is None:
+            return self.round_size(height, width)
         longer = max(height, width)
         wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer))
         if max_size is not None:
@@ -316,7 +318,7 @@ def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
 
 def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
     """Resize `(B, 3, H, W)` in [0, 255] with anti-aliasing, or by truncated area averages as published code does."""
-    if not exporting() and tuple(image.shape[2:]) == size:
+    if certain(image.shape[2] == size[0]) and certain(image.shape[3] == size[1]):
         return image
     if not published:
         return F.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import Lookup, global_correlation, pool_pyramid
+from ..ops.select import certain
 from ..ops.warp import pixel_grid
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, Outputs, resize_image
@@ -94,8 +95,7 @@ class RecurrentNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Multiples of 16."""
-        height, width = (max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))
-        return height, width
+        return _round_side(height), _round_side(width)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, of the start and of every update."""
@@ -190,7 +190,7 @@ class RecurrentNet(MatchingNetwork):
         if self.fixed_side is not None:  # the largest map of that side, because the graph is the same for all
             height = width = self.fixed_side // STRIDE
         count = 1
-        while (height >> count) * (width >> count) > MAX_GLOBAL:
+        while (height // 2**count) * (width // 2**count) > MAX_GLOBAL:
             count += 1
         return count
 
@@ -307,6 +307,14 @@ class ConvexUpsampler(nn.Module):
         neighbours = F.unfold(F.pad(STRIDE * flow.float(), (1, 1, 1, 1), mode="replicate"), 3)
         fine = (weights.float() * neighbours.view(batch, 2, 9, 1, height * width)).sum(2)  # (B, 2, 64, h·w)
         return F.pixel_shuffle(fine.view(batch, 2 * STRIDE * STRIDE, height, width), STRIDE)
+
+
+def _round_side(side: int) -> int:
+    """The nearest multiple of `MULTIPLE`, as `round` does it but in integers, which an exported graph can hold."""
+    if certain(side % MULTIPLE == 0):
+        return side
+    half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
+    return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)
 
 
 def unit_norm(x: Tensor) -> Tensor:

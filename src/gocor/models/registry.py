@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
-from ..utils.errors import InputError
+from ..utils.errors import InputError, InputTypeError
 from . import zoo
 from .basenet import BaseNet
 from .glunet import GLUNet
@@ -71,6 +71,8 @@ def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
 
 def create_model(name: str) -> MatchingNetwork:
     """A network with initial values, in evaluation mode; `load_model` returns one with trained weights."""
+    if not isinstance(name, str):
+        raise InputTypeError(f"the name of a model must be a string, got {type(name).__name__}")
     if name not in REGISTRY:
         raise InputError(f"no model is named {name!r}; there are {', '.join(list_models())}")
     network = REGISTRY[name].build()

@@ -14,8 +14,9 @@ def resize_by_area(x: Tensor, size: tuple[int, int]) -> Tensor:
     """
     if not exporting():
         return F.interpolate(x, size, mode="area")
-    down, across = (_averages(x.shape[2 + i], size[i], x) for i in (0, 1))
-    return down @ x @ across.mT
+    maps = x.flatten(0, 1)  # (B·C, H, W)
+    down, across = (_averages(x.shape[2 + i], size[i], x).expand(maps.shape[0], -1, -1) for i in (0, 1))
+    return torch.bmm(torch.bmm(down, maps), across.mT).unflatten(0, x.shape[:2])
 
 
 def _averages(before: int, after: int, like: Tensor) -> Tensor:

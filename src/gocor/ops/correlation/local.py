@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...utils.checks import Normalize, check_count, check_feature_pair, check_volume, scale_of
 from .. import select
+from ..transforms import Operator
 from . import exported
 from . import reference as specification
 
@@ -137,32 +138,34 @@ def _run(
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())
-def _correlate(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
+def _correlate_operator(
+    reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
+) -> Tensor:
     return _run("correlate", reference, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_reference", mutates_args=())
-def _adjoint_reference(
+def _adjoint_reference_operator(
     volume: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
 ) -> Tensor:
     return _run("adjoint_reference", volume, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_query", mutates_args=())
-def _adjoint_query(
+def _adjoint_query_operator(
     volume: Tensor, reference: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
 ) -> Tensor:
     return _run("adjoint_query", volume, reference, radius, scale, dtype, exact)
 
 
-@_correlate.register_fake
+@_correlate_operator.register_fake
 def _(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
     batch, _, height, width = reference.shape
     return reference.new_empty(batch, (2 * radius + 1) ** 2, height, width, dtype=dtype)
 
 
-@_adjoint_reference.register_fake
-@_adjoint_query.register_fake
+@_adjoint_reference_operator.register_fake
+@_adjoint_query_operator.register_fake
 def _(volume: Tensor, features: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
     return features.new_empty(features.shape, dtype=dtype)
 
@@ -188,24 +191,33 @@ def _gradients(of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]
     return backward
 
 
-_correlate.register_autograd(
-    _gradients(
+_correlate = Operator(
+    _correlate_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, reference, query, *options: _adjoint_reference(grad, query, *options),
         lambda grad, reference, query, *options: _adjoint_query(grad, reference, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )
-_adjoint_reference.register_autograd(
-    _gradients(
+_adjoint_reference = Operator(
+    _adjoint_reference_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, volume, query, *options: _correlate(grad, query, *options),
         lambda grad, volume, query, *options: _adjoint_query(volume, grad, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )
-_adjoint_query.register_autograd(
-    _gradients(
+_adjoint_query = Operator(
+    _adjoint_query_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, volume, reference, *options: _correlate(reference, grad, *options),
         lambda grad, volume, reference, *options: _adjoint_reference(volume, grad, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )
