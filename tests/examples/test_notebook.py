@@ -22,5 +22,5 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
     assert "matches, flow (2, " in printed
-    assert "error of the flow: " in printed
+    assert "mean error of the flow: " in printed
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
