@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRITON := triton==3.6.0
 
-.PHONY: install demo test lint format clean
+.PHONY: install demo test soak lint format clean
 
 install: $(READY)
 
@@ -29,6 +29,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+soak: $(READY)
+	$(BIN)/python -m benchmarks.soak
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

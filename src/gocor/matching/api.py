@@ -81,7 +81,7 @@ def match(
 
     Args:
         reference: a path, PIL image, array (H×W, H×W×1/3/4; uint8, uint16, float in [0, 1]) or tensor (C×H×W; uint8 or
-            float in [0, 1]), or a list of those. Float images must be finite.
+            float in [0, 1]), or a list of those. NaN becomes 0; infinite values are an error.
         query: likewise, of any size; a list of the same length if `reference` is a list.
         model: a name of `list_models()`, or a network.
         weights: see `load_model`; only for a network given by name.

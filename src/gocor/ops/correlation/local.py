@@ -191,7 +191,7 @@ def _gradients(of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]
     return backward
 
 
-_correlate = Operator(
+_correlate: Operator = Operator(
     _correlate_operator,
     batched=2,
     save=_save,
@@ -201,7 +201,7 @@ _correlate = Operator(
     ),
     bilinear=True,
 )
-_adjoint_reference = Operator(
+_adjoint_reference: Operator = Operator(
     _adjoint_reference_operator,
     batched=2,
     save=_save,
@@ -211,7 +211,7 @@ _adjoint_reference = Operator(
     ),
     bilinear=True,
 )
-_adjoint_query = Operator(
+_adjoint_query: Operator = Operator(
     _adjoint_query_operator,
     batched=2,
     save=_save,
