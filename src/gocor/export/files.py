@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,20 +73,21 @@ def export_model(
     check_count("size", side)
     if 0 < side < MIN_SIDE or side > MAX_SIDE:
         raise InputError(f"size must be 0 or from {MIN_SIDE} to {MAX_SIDE}, got {side}")
-    with _without_extra("export" if path.suffix == ".onnx" else None):
-        graph = MatchingGraph(network.eval(), side)
-        network.autocast_dtype = None
-        expected = sample_pairs(network, side)
-        network.autocast_dtype = torch.float16 if half else None
-        metadata = _metadata(network, side, half, weights)
-        program = _trace(graph)
-        with atomic_path(path) as temporary:
-            if path.suffix == ".onnx":
-                _write_onnx(program, graph, temporary, metadata)
-                errors = compare(expected, run_onnx(temporary), half=half)
-            else:
-                torch.export.save(program, temporary, extra_files={"metadata.json": json.dumps(metadata)})
-                errors = compare(expected, torch.export.load(temporary).module(), half=half)
+    if path.suffix == ".onnx":
+        _check_packages()
+    graph = MatchingGraph(network.eval(), side)
+    network.autocast_dtype = None
+    expected = sample_pairs(network, side)
+    network.autocast_dtype = torch.float16 if half else None
+    metadata = _metadata(network, side, half, weights)
+    program = _trace(graph)
+    with atomic_path(path) as temporary:
+        if path.suffix == ".onnx":
+            _write_onnx(program, graph, temporary, metadata)
+            errors = compare(expected, run_onnx(temporary), half=half)
+        else:
+            torch.export.save(program, temporary, extra_files={"metadata.json": json.dumps(metadata)})
+            errors = compare(expected, torch.export.load(temporary).module(), half=half)
     return Exported(path, path.stat().st_size, errors, metadata)
 
 
@@ -135,24 +137,19 @@ def _metadata(network: MatchingNetwork, side: int, half: bool, weights: PathLike
     return {name: str(value) for name, value in facts.items()}
 
 
-@contextmanager
-def _without_extra(extra: str | None) -> Iterator[None]:
-    """Name the extra to install if one of its packages is missing."""
-    if extra is not None:
-        try:
-            import onnx  # noqa: F401
-            import onnxruntime  # noqa: F401
-            import onnxscript  # noqa: F401
-        except ImportError as error:
-            raise InputError(f"ONNX files need {error.name}: pip install 'gocor[{extra}]'") from None
-    yield
+def _check_packages() -> None:
+    """Name the extra to install if one of the packages that ONNX files need is missing."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"ONNX files need {error.name}: pip install 'gocor[export]'") from None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hide the exporter's messages about packages and names of its own."""
-    import logging
-
     logger = logging.getLogger("torch.onnx._internal.exporter")
     level = logger.level
     logger.setLevel(logging.ERROR)
