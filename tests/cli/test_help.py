@@ -15,6 +15,7 @@ COMMANDS = [
     "app",
     "models",
     "convert",
+    "export",
     "train",
     "eval",
     "inspect",

@@ -7,7 +7,7 @@ import typer
 
 from .._version import __version__
 from . import app as web_app
-from . import bench, convert, data, demo, doctor, evaluate, inspect, match, models, train
+from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, train
 from .errors import describe, fail, is_user_error
 from .logs import log_traceback, logger, start_log, stop_log
 
@@ -49,6 +49,7 @@ app.command()(demo.demo)
 app.command("app")(web_app.app)
 app.command()(models.models)
 app.command()(convert.convert)
+app.command()(export.export)
 app.command()(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command()(inspect.inspect)

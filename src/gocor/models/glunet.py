@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.resize import resize_by_area
 from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
@@ -208,7 +209,8 @@ class GLUNet(MatchingNetwork):
 
         It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
         """
-        side = width if self.published else torch.sym_max(height, width)
+        longer = torch.sym_max(height, width) if self.fixed_side is None else self.fixed_side
+        side = width if self.published else longer
         largest = SIDE * (PUBLISHED_MAX_RATIO if self.published else MAX_RATIO)
         extra = 0
         while side > largest * 2 ** (extra + 0.5):
@@ -221,11 +223,11 @@ class GLUNet(MatchingNetwork):
         """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
         extra = self._extra_levels(height, width)
         for remaining in range(extra, 0, -1):
-            scale = 1 / (8 * 2**remaining)
-            size = height // (8 * 2**remaining), width // (8 * 2**remaining)
-            small_reference, small_query = (F.interpolate(x, size, mode="area") for x in (reference, query))
+            cell = 8 * 2**remaining
+            size = height // cell, width // cell
+            small_reference, small_query = (resize_by_area(x, size) for x in (reference, query))
             up_flow = upsample(flow, size)
-            volume = self.local_matching(small_reference, warp(small_query, up_flow * scale), iters)
+            volume = self.local_matching(small_reference, warp(small_query, up_flow / cell), iters)
             _, residual = self.decoder2(torch.cat([volume, up_flow], 1))
             flow = residual + up_flow
         return upsample(flow, reference.shape[2:]) if extra else flow

@@ -74,6 +74,8 @@ class MatchingNetwork(nn.Module, ABC):
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
             matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
+        fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
+            then do not depend on the size of the images, so that one graph can be exported for all of them.
         updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         can_flip: whether `forward_with_flips` also matches mirrored images.
@@ -92,6 +94,7 @@ class MatchingNetwork(nn.Module, ABC):
     coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
+    fixed_side: int | None = None
     updates: int | None = None
     learns_confidence: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None

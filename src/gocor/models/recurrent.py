@@ -147,8 +147,9 @@ class RecurrentNet(MatchingNetwork):
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
         levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
-        own, other = unit_norm(self.matching_head(levels)).chunk(2)
-        context = self.context_head([level[: reference.shape[0]] for level in levels])
+        features, count = unit_norm(self.matching_head(levels)), reference.shape[0]
+        own, other = features[:count], features[count:]  # `chunk` would fix the batch size of an exported graph
+        context = self.context_head([level[:count] for level in levels])
         return self._match(own, other, context, updates, iters_local, iters_global)
 
     def _match(
@@ -181,7 +182,7 @@ class RecurrentNet(MatchingNetwork):
         levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
         reference, query = unit_norm(self.matching_head(levels)).chunk(2)
         return [
-            Stage("global", self.start, *_pooled(reference, query)),
+            Stage("global", self.start, *self._pooled(reference, query)),
             Stage("local", self.filters, reference, query),
         ]
 
@@ -194,9 +195,20 @@ class RecurrentNet(MatchingNetwork):
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
         return STRIDE * self._match(reference[0], query[0], reference[1], COARSE_UPDATES)[-1][1]
 
+    def _pooled(self, reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Features at 1/8 → those that global matching compares: halved once, and again while they are too many."""
+        height, width = reference.shape[2:]
+        if self.fixed_side is not None:  # the largest map of that side, because the graph is the same for all
+            height = width = self.fixed_side // STRIDE
+        small, other, halvings = reference, query, 0
+        while halvings == 0 or (height >> halvings) * (width >> halvings) > MAX_GLOBAL:
+            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+            halvings += 1
+        return small, other
+
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
-        small, other = _pooled(reference, query)
+        small, other = self._pooled(reference, query)
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
@@ -313,14 +325,6 @@ def _round_side(side: int) -> int:
         return side
     half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
     return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)
-
-
-def _pooled(reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Features at 1/8 → what global matching compares: halved once, and again while there are too many positions."""
-    small, other = reference, query
-    while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
-        small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
-    return small, other
 
 
 def unit_norm(x: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ def by_pair(by_displacement: Tensor, height: int, width: int) -> Tensor:
     if exporting():  # `unfold` would fix the size of the exported graph
         y, x = (torch.arange(side, device=by_displacement.device) for side in (height, width))
         rows, columns = y - y.unsqueeze(1) + height - 1, x - x.unsqueeze(1) + width - 1  # by y′ and y, by x′ and x
-        return by_displacement[rows[:, None, :, None], columns[None, :, None, :]].reshape(-1, height, width)
+        pairs = by_displacement[rows[:, None, :, None], columns[None, :, None, :]]
+        return pairs.reshape(height * width, height, width)
     windows = by_displacement.unfold(0, height, 1).unfold(1, width, 1)  # [s, t, y, x] = by_displacement[s+y, t+x]
     return windows.flip(0, 1).reshape(height * width, height, width)  # s = H−1−y′: displacement y − y′

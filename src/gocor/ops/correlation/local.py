@@ -16,6 +16,7 @@ from torch import Tensor
 from ...utils.checks import Normalize, check_count, check_feature_pair, check_volume, scale_of
 from .. import select
 from ..transforms import Operator
+from . import exported
 from . import reference as specification
 
 
@@ -105,7 +106,7 @@ def correlate(
         exact: never round products to TF32, even where torch allows it. An iterative optimisation needs this.
     """
     if select.exporting():
-        return specification.correlate(reference, query, radius, scale, dtype=dtype)
+        return exported.correlate(reference, query, radius, scale, dtype=dtype)
     with torch.autocast(query.device.type, enabled=False):  # the operators choose their own precision
         return _correlate(reference, query, radius, scale, dtype or reference.dtype, exact)
 
@@ -113,7 +114,7 @@ def correlate(
 def adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float = 1.0, *, exact: bool = False) -> Tensor:
     """`local_correlation_adjoint_reference` without checks; arguments as in `correlate`."""
     if select.exporting():
-        return specification.adjoint_reference(volume, query, radius, scale)
+        return exported.adjoint_reference(volume, query, radius, scale)
     with torch.autocast(query.device.type, enabled=False):
         return _adjoint_reference(volume, query, radius, scale, query.dtype, exact)
 

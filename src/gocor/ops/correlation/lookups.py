@@ -45,8 +45,8 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
     check_features("coordinates", coordinates)
     if not query_pyramid:
         raise InputError("query_pyramid must have at least one level")
-    if tuple(coordinates.shape) != (len(filters), 2, *filters.shape[2:]):
-        expected = (len(filters), 2, *filters.shape[2:])
+    if tuple(coordinates.shape) != (filters.shape[0], 2, *filters.shape[2:]):
+        expected = (filters.shape[0], 2, *filters.shape[2:])
         raise InputError(f"coordinates must have shape {expected}, got {tuple(coordinates.shape)}")
     for level in query_pyramid:
         check_features("query_pyramid", level)
