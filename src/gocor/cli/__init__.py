@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from ..utils.errors import is_user_error
 from . import bench, convert, data, demo, evaluate, inspect, match, models, train
-from .errors import describe, fail, is_user_error
+from .errors import describe, fail
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C
 

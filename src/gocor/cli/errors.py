@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ..utils.errors import GOCorError
+from ..utils.errors import is_out_of_memory
 
 
 def say(message: str) -> None:
@@ -41,18 +41,3 @@ def describe(error: Exception) -> str:
         place = error.filename2 or error.filename  # `filename2` is the target of a renaming.
         return f"{place}: {error.strerror}" if place else error.strerror or str(error)
     return str(error)
-
-
-def is_user_error(error: Exception) -> bool:
-    """Whether an error comes from the input or the machine, so that its message is all that a user needs."""
-    return isinstance(error, (GOCorError, OSError)) or is_out_of_memory(error)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory of the CPU or of the GPU was too small."""
-    if isinstance(error, RuntimeError):
-        import torch  # a RuntimeError about memory is torch's, which is loaded by then
-
-        # On the CPU, torch raises a plain RuntimeError.
-        return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-    return isinstance(error, MemoryError)

@@ -51,15 +51,19 @@ def write_files(folder: PathLike, files: Mapping[str, bytes]) -> list[Path]:
 
 def read_bytes(path: PathLike) -> bytes:
     """Read a file, which must not be empty."""
+    check_file(path)
+    return Path(path).read_bytes()
+
+
+def check_file(path: PathLike) -> None:
+    """Check that there is a file at a path, and that it is not empty."""
     file = Path(path)
     if file.is_dir():
         raise InputError(f"{path} is a folder: give the path of a file")
     if not file.exists():
         raise FileNotFoundError(f"{path} does not exist: check the path")
-    data = file.read_bytes()
-    if not data:
+    if file.stat().st_size == 0:
         raise InputError(f"{path} is empty: copy or download it again")
-    return data
 
 
 def file_stamp(path: PathLike) -> dict[str, Any] | None:

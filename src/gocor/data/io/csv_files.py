@@ -1,12 +1,11 @@
 """CSV files with a header, read as rows of named values."""
 
 import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...utils.errors import InputError
-from ...utils.files import PathLike, read_bytes
+from ...utils.files import PathLike, check_file
 
 
 class Row(NamedTuple):
@@ -17,22 +16,31 @@ class Row(NamedTuple):
 
 
 def read_csv(path: PathLike, columns: Sequence[str] = ()) -> list[Row]:
-    """Read a CSV file in UTF-8 that begins with a header.
+    """All rows of a CSV file; see `iterate_csv`."""
+    return list(iterate_csv(path, columns))
+
+
+def iterate_csv(path: PathLike, columns: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a CSV file in UTF-8 that begins with a header, read one at a time.
 
     Args:
         path: the file.
         columns: names that the header must have, in any order and case; it may have others, too.
 
-    Returns:
+    Yields:
         All rows that are not blank. Keys are spelt as in `columns`, those of other columns in lower case; spaces
         around values are removed.
     """
-    data = read_bytes(path)
-    try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), skipinitialspace=True, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is not a CSV file in UTF-8: {error}") from None
-    header = [name.strip().lower() for name in rows[0]] if rows else []
+    check_file(path)
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        try:
+            yield from _rows(path, csv.reader(file, skipinitialspace=True, strict=True), columns)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{path} is not a CSV file in UTF-8: {error}") from None
+
+
+def _rows(path: PathLike, lines: Iterator[list[str]], columns: Sequence[str]) -> Iterator[Row]:
+    header = [name.strip().lower() for name in next(lines, [])]
     spelling = {column.lower(): column for column in columns}
     names = [spelling.get(name, name) for name in header]
     missing = [column for column in columns if column not in names]
@@ -40,12 +48,10 @@ def read_csv(path: PathLike, columns: Sequence[str] = ()) -> list[Row]:
         raise InputError(
             f"{path} must begin with a line of the columns {','.join(columns)}; {missing[0]} is missing in {names}"
         )
-    found = []
-    for number, row in enumerate(rows[1:], 2):
+    for number, row in enumerate(lines, 2):
         stripped = [value.strip() for value in row]
         if not any(stripped):
             continue
         if len(row) != len(names):
             raise InputError(f"{path}, row {number}: expected {len(names)} values ({','.join(names)}), got {len(row)}")
-        found.append(Row(number, dict(zip(names, stripped, strict=True))))
-    return found
+        yield Row(number, dict(zip(names, stripped, strict=True)))
