@@ -1,6 +1,5 @@
 """A real Ray cluster on this machine, with two workers, one of which is killed."""
 
-import json
 import os
 import signal
 
@@ -37,7 +36,6 @@ def test_a_lost_worker_and_resumption(tmp_path, crews):
     assert len(set(processes)) == 2
     os.kill(processes[0], signal.SIGKILL)
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-    assert ray.get_runtime_context().gcs_address.startswith("127.0.0.1") or ray.is_initialized()
     found += reports
     assert not ray.is_initialized()
     assert sorted(report.pair.name for report in found) == [pair.name for pair in pairs]
@@ -52,4 +50,3 @@ def test_an_address_without_a_cluster(tmp_path):
     pairs, job = make_pairs(tmp_path / "images", 1), make_job(tmp_path)
     with pytest.raises(InputError, match=r"cannot reach a Ray cluster at 127\.0\.0\.1:1"):
         run_job(pairs, job, open_store(str(tmp_path / "out")), Place(ray="127.0.0.1:1"))
-    assert json.dumps(str(tmp_path))

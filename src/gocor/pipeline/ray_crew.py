@@ -1,6 +1,7 @@
 """Workers as actors of a Ray cluster. Nothing is reported to Ray's makers, and no dashboard is started."""
 
 import os
+import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from .stores.base import extra_is_missing
 from .worker import Worker, load_worker
 
 LOCAL = "local"  # the address that starts a cluster on this machine
+CONNECT_SECONDS = 10.0
 
 
 class Matcher:
@@ -128,6 +130,9 @@ def _connect(ray: Any, address: str, workers: int | None) -> None:
         ray.init(address=LOCAL, num_cpus=workers, include_dashboard=False, **quiet)
         return
     try:
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host and port.isdecimal():  # Ray itself would try again and again
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
         ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"cannot reach a Ray cluster at {address}: {' '.join(str(error).split())}") from None

@@ -1,18 +1,19 @@
 """Run a job: on one device in this process, on several devices, or on a Ray cluster."""
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import compress, islice
 
 from .dispatch import Crew, Dispatcher
-from .job import Job, Outcome, Report
+from .job import Job, Report
 from .pairs import Pair
 from .processes import ProcessCrew
 from .stores import Store
-from .worker import load_network, load_worker
+from .worker import Worker, load_network, load_worker
 
+Closable = Store | Crew
 CHECK_THREADS, CHECK_PAIRS = 8, 1024  # finished pairs are looked for in so many threads, so many pairs at a time
 CHUNKS = 4  # least number of chunks per worker, so that all end at about the same time
 
@@ -91,10 +92,10 @@ def run_job(
     store.check(job)
     if place.ray is None and len(place.devices) == 1:
         worker = load_worker(job, store, place.devices[0])
-        return _committed(worker.run(pairs), store)
+        return _closing(run_on(worker, pairs, store), store)
     load_network(job, "cpu")  # an error or a warning about the network comes once, before there are workers
     crew = _crew(job, store, place)
-    return _committed(Dispatcher(crew, _chunk_size(job, crew, count)).run(pairs), store, crew)
+    return _closing(run_on(Dispatcher(crew, _chunk_size(job, crew, count)), pairs, store), store, crew)
 
 
 def _crew(job: Job, store: Store, place: Place) -> Crew:
@@ -111,8 +112,16 @@ def _chunk_size(job: Job, crew: Crew, count: int | None) -> int:
     return most if count is None else max(1, min(most, -(-count // (CHUNKS * len(crew.workers())))))
 
 
-def _committed(outcomes: Generator[Outcome, None, None], store: Store, crew: Crew | None = None) -> Iterator[Report]:
-    """Commit results as they come; in the end, however it comes, close everything."""
-    with closing(store), closing(outcomes) if crew is None else closing(crew):
+def run_on(workers: Worker | Dispatcher, pairs: Iterable[Pair], store: Store) -> Iterator[Report]:
+    """Match pairs by one worker or by a crew, and commit the results as they come."""
+    with closing(workers.run(pairs)) as outcomes:
         for pair, prepared in outcomes:
             yield Report(pair, prepared if isinstance(prepared, Exception) else store.commit(pair, prepared))
+
+
+def _closing(reports: Iterator[Report], *used: Closable) -> Iterator[Report]:
+    """The reports; in the end, however it comes, everything that was used is closed."""
+    with ExitStack() as stack:
+        for each in used:
+            stack.callback(each.close)
+        yield from reports
