@@ -51,23 +51,15 @@ def bench(
 
     Example: gocor bench networks --quick
     """
-    import torch
     from rich.console import Console
 
     from ..bench.end_to_end import speeds_as_rich
     from ..bench.report import as_rich, write_json
     from ..bench.run import Settings, environment, measure
     from ..bench.sections import Scale, tables
-    from ..models.weights import choose_device
 
-    chosen = _check(sections, json, exclusive=quick and full)
-    if pairs is not None and MATCH not in chosen:
-        raise InputError("--pairs is for the section match")
-    where = choose_device(device)
-    if where.type not in ("cpu", "cuda"):
-        raise InputError(f"device must be auto, cpu or cuda, got {device!r}")
-    if threads is not None:
-        torch.set_num_threads(threads)
+    chosen = _check(sections, json, pairs, exclusive=quick and full)
+    where = _device(device, threads)
     cuda = where.type == "cuda"
     scale: Scale = "quick" if quick else "full" if full or cuda else "cpu"
     settings = Settings(where, repeats or (20 if cuda else 3 if quick else 5), memory)
@@ -119,7 +111,21 @@ def _matching(
         return measure_matching(pairs, job, device, report)
 
 
-def _check(sections: list[str] | None, json: Path | None, *, exclusive: bool) -> list[str]:
+def _device(name: str, threads: int | None) -> "torch.device":
+    """The device to measure on; sets the number of CPU threads."""
+    import torch
+
+    from ..models.weights import choose_device
+
+    device = choose_device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device must be auto, cpu or cuda, got {name!r}")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return device
+
+
+def _check(sections: list[str] | None, json: Path | None, pairs: Path | None, *, exclusive: bool) -> list[str]:
     """Check the options; returns the sections to measure."""
     from ..bench.sections import SECTIONS
 
@@ -127,6 +133,8 @@ def _check(sections: list[str] | None, json: Path | None, *, exclusive: bool) ->
     for name in chosen:
         if name not in (*SECTIONS, MATCH):
             raise InputError(f"no section is named {name!r}; there are {', '.join((*SECTIONS, MATCH))}")
+    if pairs is not None and MATCH not in chosen:
+        raise InputError("--pairs is for the section match")
     if exclusive:
         raise InputError("--quick and --full exclude each other")
     if json is not None and not json.parent.is_dir():

@@ -1,5 +1,6 @@
 """`gocor match`: dense matches between images, saved as files."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,9 @@ from .errors import describe, fail, warnings_as_lines
 from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Overwrite, Weights
 
 if TYPE_CHECKING:
+    from ..pipeline.job import Job
+    from ..pipeline.pairs import Pair
     from ..pipeline.run import Place
-    from .progress import Narrator
 
 Reference = Annotated[Path, Argument(help="An image, a folder of images, or a CSV file that lists pairs.")]
 Query = Annotated[Path | None, Argument(help="The image or folder to match it with; left out with a CSV file.")]
@@ -94,11 +96,7 @@ def match(
 
     pairs = find_pairs(reference, query)
     from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
-    from ..models.weights import UntrainedWarning
     from ..pipeline.job import Job
-    from ..pipeline.run import Some, find_unfinished, run_job
-    from ..pipeline.stores import open_store
-    from .progress import Narrator
 
     job = Job(
         model=model,
@@ -117,7 +115,17 @@ def match(
         pictures=_one(reference, query) if pictures is None else pictures,
         fast=fast,
     )
-    place, store = _place(device, devices, ray, workers), open_store(output)
+    _run(pairs, job, _place(device, devices, ray, workers), output, overwrite=overwrite, json=json)
+
+
+def _run(pairs: Collection["Pair"], job: "Job", place: "Place", output: str, *, overwrite: bool, json: bool) -> None:
+    """Match the pairs that have no result yet, and print what becomes of each."""
+    from ..models.weights import UntrainedWarning
+    from ..pipeline.run import Some, find_unfinished, run_job
+    from ..pipeline.stores import open_store
+    from .progress import Narrator
+
+    store = open_store(output)
     store.check(job)
     narrator = Narrator(store, len(pairs), json=json)
     todo = Some.all(pairs) if overwrite else find_unfinished(pairs, job, store)
@@ -128,7 +136,11 @@ def match(
         with narrator.progress(len(todo)):
             for report in reports:
                 narrator.tell(report)
-    _end(narrator)
+    narrator.summarise()
+    if narrator.only_error is not None:
+        fail(describe(narrator.only_error), 1)
+    if narrator.failed:
+        fail(f"{narrator.failed} of {narrator.total} pairs failed", 1)
 
 
 def _one(reference: Path, query: Path | None) -> bool:
@@ -150,12 +162,3 @@ def _place(device: str, devices: str | None, ray: str | None, workers: int | Non
     if ray is None:
         names = [str(choose_device(name)) for name in names]
     return Place(devices=names, ray=ray, workers=workers)
-
-
-def _end(narrator: "Narrator") -> None:
-    """Say how it went; exits with an error if any pair failed."""
-    narrator.summarise()
-    if narrator.only_error is not None:
-        fail(describe(narrator.only_error), 1)
-    if narrator.failed:
-        fail(f"{narrator.failed} of {narrator.total} pairs failed", 1)

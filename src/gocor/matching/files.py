@@ -70,21 +70,27 @@ def save_result(
     rows = "".join(f"{x:.0f},{y:.0f},{u:.3f},{v:.3f},{score:.4f}\n" for x, y, u, v, score in matches.tolist())
     write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())
     names += [*drawn, CSV]
-    done = {
-        "gocor": __version__,
-        "model": result.model,
-        "reference_size": result.reference.shape[:2],
-        "query_size": result.query.shape[:2],
+    done = facts_of(result, matches) | {
         "formats": list(formats),
         "max_points": max_points,
         "min_confidence": min_confidence,
-        "matches": len(matches),
-        "mean_confidence": round(float(result.confidence.mean()), 4),
         "files": names,
         **(note or {}),
     }
     write_bytes_atomically(folder / DONE, (json.dumps(done, indent=2) + "\n").encode())
     return [folder / name for name in (*names, DONE)]
+
+
+def facts_of(result: MatchResult, matches: NDArray[np.float32]) -> dict[str, Any]:
+    """The entries of `done.json` that the result determines."""
+    return {
+        "gocor": __version__,
+        "model": result.model,
+        "reference_size": result.reference.shape[:2],
+        "query_size": result.query.shape[:2],
+        "matches": len(matches),
+        "mean_confidence": round(float(result.confidence.mean()), 4),
+    }
 
 
 def _draw(result: MatchResult, matches: NDArray[np.float32]) -> dict[str, Picture]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._version import __version__
-from ...matching.files import parse_done
+from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
 from ...utils.files import PathLike, atomic_path, check_folder
@@ -77,16 +77,7 @@ class Hdf5Store:
         if job.formats:
             maps = {"flow": result.flow, "confidence": result.confidence, "occlusion": result.occlusion}
             arrays |= {name: tensor.numpy() for name, tensor in maps.items()}
-        done = {
-            "gocor": __version__,
-            "model": result.model,
-            "reference_size": result.reference.shape[:2],
-            "query_size": result.query.shape[:2],
-            "matches": len(matches),
-            "mean_confidence": round(float(result.confidence.mean()), 4),
-            **note,
-        }
-        return Entry(arrays, done)
+        return Entry(arrays, facts_of(result, matches) | note)
 
     def commit(self, pair: Pair, prepared: Entry) -> Saved:  # noqa: D102
         file, name = self._opened(), pair.name or ONLY
