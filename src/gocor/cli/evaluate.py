@@ -148,7 +148,7 @@ def _run(
     import shutil
 
     from ..models.weights import UntrainedWarning
-    from .batch import progress_bar
+    from .progress import progress_bar
 
     results = {}
     pairs = sum(len(benchmark.dataset) for benchmark in benchmarks.values())

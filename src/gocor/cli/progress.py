@@ -3,8 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .errors import describe, say
@@ -36,7 +36,7 @@ class Narrator:
         self.only_error: Exception | None = None
         self._began = self._last = time.monotonic()
         self._of_progress = 0
-        self._advance: Any = None
+        self._advance: Callable[[], None] = lambda: None
 
     def skip(self, todo: "Some") -> None:
         """Say which pairs were finished before."""
@@ -55,11 +55,8 @@ class Narrator:
     def progress(self, count: int) -> Iterator[None]:
         """Show the progress of so many pairs: a bar on a terminal, or a line each minute."""
         self._of_progress, self._began = count, time.monotonic()
-        with ExitStack() as stack:
-            if count > 1 and sys.stdout.isatty() and sys.stderr.isatty():
-                self._advance = stack.enter_context(_bar(count))
+        with progress_bar(count, shown=count > 1) as self._advance:
             yield
-        self._advance = None
 
     def tell(self, report: "Report") -> None:
         """Print what became of a pair."""
@@ -93,11 +90,9 @@ class Narrator:
             print(line, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def _show_progress(self) -> None:
-        if self._advance is not None:
-            self._advance()
-            return
+        self._advance()
         now = time.monotonic()
-        if now - self._last >= INTERVAL and self.done < self._of_progress:
+        if not on_terminal() and now - self._last >= INTERVAL and self.done < self._of_progress:
             self._last = now
             rate = self.done / (now - self._began)
             left = duration((self._of_progress - self.done) / rate)
@@ -119,9 +114,17 @@ def _print_json(**entries: Any) -> None:
     print(json.dumps(entries, ensure_ascii=False), flush=True)
 
 
+def on_terminal() -> bool:
+    """Whether stdout and stderr both are terminals."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
 @contextmanager
-def _bar(total: int) -> Iterator[Any]:
-    """A progress bar with the rate and the time left; yields the function that advances it by one."""
+def progress_bar(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
+    """A progress bar for terminals with the rate and the time left; yields the function that advances it by one."""
+    if not (shown and on_terminal()):
+        yield lambda: None
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
     from rich.text import Text
