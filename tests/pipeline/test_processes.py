@@ -58,7 +58,9 @@ def test_a_killed_command_is_resumed(tmp_path, output):
     pairs, job = make_pairs(tmp_path / "images", 40), make_job(tmp_path)
     call = command(tmp_path, "-o", str(tmp_path / output), "--devices", "cpu,cpu", "--json")
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(call, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    # The pipe is too small for all lines, so that the command is not at its end when it is killed.
+    pipe = {"stdout": subprocess.PIPE, "pipesize": 4096, "text": True, "bufsize": 1}
+    with subprocess.Popen(call, cwd=ROOT, env=environment, **pipe) as process:
         first = [json.loads(process.stdout.readline()) for _ in range(4)]
         process.send_signal(signal.SIGKILL)
         first += [json.loads(line) for line in process.stdout if line.endswith("\n")]

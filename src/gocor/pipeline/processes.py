@@ -118,8 +118,11 @@ def _serve(connection: Connection, job: Job, store: Store, device: str, threads:
     sending = threading.Lock()
 
     def send(*message: Any) -> None:
-        with sending:
-            connection.send(message)
+        try:
+            with sending:
+                connection.send(message)
+        except OSError:  # nobody listens any more
+            os._exit(0)
 
     try:
         worker = load_worker(job, store, device, quiet=True)
@@ -130,7 +133,10 @@ def _serve(connection: Connection, job: Job, store: Store, device: str, threads:
     while True:
         try:
             chunk, pairs = connection.recv()
-        except EOFError:  # the process that gave the order has ended, or needs no more; written files are whole
+        except (
+            EOFError,
+            OSError,
+        ):  # the process that gave the order has ended, or needs no more; written files are whole
             os._exit(0)
         room.acquire()
         threading.Thread(target=_match, args=(worker, chunk, pairs, send, room), daemon=True).start()
