@@ -5,9 +5,10 @@ committed (`journal.py`), so that the file is whole and readable whatever is kil
 """
 
 import json
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,10 @@ class Hdf5Store:
 
     def __init__(self, path: PathLike) -> None:
         self._shown, self._path = str(path), Path(path).absolute()
+        self._opening = threading.Lock()
         self._file: Any = None  # opened at first use
         self._journal: JournaledFile | None = None
+        self._lock: IO[bytes] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # without the open file
         return Hdf5Store, (self._shown,)
@@ -96,23 +99,30 @@ class Hdf5Store:
         if self._file is not None:
             self._file.close()
             assert self._journal is not None
+            assert self._lock is not None
             self._journal.close()
-            self._file = self._journal = None
+            self._lock.close()
+            self._file = self._journal = self._lock = None
 
     def _opened(self) -> Any:
-        if self._file is None:
-            h5py = _h5py(self._shown)
-            if not self._path.exists():
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_path(self._path) as temporary, h5py.File(temporary, "w", libver=VERSION) as file:
-                    file.attrs["gocor"] = __version__
-            self._journal = JournaledFile(self._path, _committed_size(self._path))
-            _lock(self._journal, self._shown)
-            try:
-                self._file = h5py.File(self._journal, "r+", libver=VERSION)
-            except OSError as error:
-                raise InputError(f"{self._shown} is not an HDF5 file: {error}") from None
-        return self._file
+        with self._opening:
+            if self._file is None:
+                self._file = self._open()
+            return self._file
+
+    def _open(self) -> Any:
+        """Open the file, after the changes of an interrupted command were completed or taken back."""
+        h5py = _h5py(self._shown)
+        if not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(self._path) as temporary, h5py.File(temporary, "w", libver=VERSION) as file:
+                file.attrs["gocor"] = __version__
+        self._lock = _locked(self._path, self._shown)  # before anything in the file is touched
+        self._journal = JournaledFile(self._path, _committed_size(self._path))
+        try:
+            return h5py.File(self._journal, "r+", libver=VERSION)
+        except OSError as error:
+            raise InputError(f"{self._shown} is not an HDF5 file: {error}") from None
 
 
 def _committed_size(path: Path) -> int | None:
@@ -125,14 +135,16 @@ def _committed_size(path: Path) -> int | None:
     return int.from_bytes(block[END_OF_FILE], "little")
 
 
-def _lock(file: JournaledFile, shown: str) -> None:
-    """Keep a second command from writing the same file; the lock ends with the process."""
+def _locked(path: Path, shown: str) -> IO[bytes]:
+    """The file, locked until it is closed, so that no second command writes it; the lock ends with the process."""
+    file = open(path, "rb")  # noqa: SIM115 - `Hdf5Store.close` closes it
     try:
         import fcntl
     except ImportError:  # Windows
-        return
+        return file
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
     except OSError:
         file.close()
         raise InputError(f"{shown} is being written by another command: wait for its end") from None
