@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from ..utils.errors import is_user_error
 from . import app as web_app
 from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, train
-from .errors import describe, fail, is_user_error
+from .errors import describe, fail
 from .logs import log_traceback, logger, start_log, stop_log
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C

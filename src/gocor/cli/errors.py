@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ..utils.errors import GOCorError, is_out_of_memory
+from ..utils.errors import is_out_of_memory
 
 MAX_LINE = 1000  # characters
 
@@ -48,8 +48,3 @@ def _line(error: Exception) -> str:
         place = error.filename2 or error.filename  # `filename2` is the target of a renaming.
         return f"{place}: {error.strerror}" if place else error.strerror or str(error)
     return str(error)
-
-
-def is_user_error(error: Exception) -> bool:
-    """Whether an error comes from the input or the machine, so that its message is all that a user needs."""
-    return isinstance(error, (GOCorError, OSError)) or is_out_of_memory(error)

@@ -12,7 +12,7 @@ from ..utils.errors import InputError
 from ..utils.files import check_folder, write_files
 from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -54,6 +54,7 @@ Rules = Annotated[
 Study = Annotated[
     str | None, Option(help="iterations, ablation, initializers or eta: vary this instead of comparing models.")
 ]
+Fast = Annotated[bool, Option("--fast", help="Faster and less finely, as `gocor match --fast`.")]
 Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
 Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
 Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
@@ -73,6 +74,8 @@ def evaluate(
     device: Device = "auto",
     iters_local: ItersLocal = None,
     iters_global: ItersGlobal = None,
+    updates: Updates = None,
+    fast: Fast = False,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
     align: Align = False,
@@ -104,7 +107,9 @@ def evaluate(
     from ..evaluation.studies import study as variants
     from ..matching.options import MatchOptions
 
-    options = MatchOptions(min_size=min_size, max_size=max_size or None, align=align, **iters)
+    options = MatchOptions(
+        updates=updates, min_size=min_size, max_size=max_size or None, align=align, fast=fast, **iters
+    )
     where = {"weights": weights, "device": device}
     rows = variants(study, models, options, **where) if study else find_matchers(models, options, **where)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
@@ -155,7 +160,7 @@ def _run(
     import shutil
 
     from ..models.weights import UntrainedWarning
-    from .batch import progress_bar
+    from .progress import progress_bar
 
     results = {}
     pairs = sum(len(benchmark.dataset) for benchmark in benchmarks.values())

@@ -10,6 +10,7 @@ Weights = Annotated[str, Option(help="`default`: those that ship; `none`: an unt
 Device = Annotated[str, Option(help="`cpu`, `cuda`, `cuda:1`, …; `auto` takes a GPU if there is one.")]
 ItersLocal = Annotated[int | None, Option(min=0, help="Iterations of local GOCor layers; default: the network's own.")]
 ItersGlobal = Annotated[int | None, Option(min=0, help="Iterations of the global GOCor layer; default: its own.")]
+Updates = Annotated[int | None, Option(min=1, help="Updates of a recurrent network; default: its own.")]
 MinSize = Annotated[
     int | None, Option(min=0, help="Enlarge smaller images to this longer side; 0: never; default: the network's own.")
 ]

@@ -42,6 +42,7 @@ def match(  # type: ignore[overload-overlap]
     max_size: int | None = ...,
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
+    fast: bool = ...,
     batch_size: int = ...,
 ) -> MatchResult: ...
 
@@ -61,6 +62,7 @@ def match(
     max_size: int | None = ...,
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
+    fast: bool = ...,
     batch_size: int = ...,
 ) -> list[MatchResult]: ...
 
@@ -79,6 +81,7 @@ def match(
     max_size: int | None = MAX_SIZE,
     align: bool | None = None,
     confidence: Literal["learnt", "consistency"] | None = None,
+    fast: bool = False,
     batch_size: int = 4,
 ) -> MatchResult | list[MatchResult]:
     """Dense matches between two images, or between many pairs of images.
@@ -115,6 +118,7 @@ def match(
         max_size=max_size,
         align=align,
         confidence=confidence,
+        fast=fast,
     )
     check_count("batch_size", batch_size, minimum=1)
     many, pairs = _as_pairs(reference, query)

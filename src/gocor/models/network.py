@@ -77,6 +77,7 @@ class MatchingNetwork(nn.Module, ABC):
         fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
             then do not depend on the size of the images, so that one graph can be exported for all of them.
         updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
+        fast_updates: the same for `MatchOptions.fast`.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
@@ -96,6 +97,7 @@ class MatchingNetwork(nn.Module, ABC):
     can_flip: ClassVar[bool] = False
     fixed_side: int | None = None
     updates: int | None = None
+    fast_updates: ClassVar[int | None] = None
     learns_confidence: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None

@@ -46,6 +46,7 @@ class RecurrentNet(MatchingNetwork):
     pyramid: VGGPyramid
     min_size = 1024
     updates: int = 12
+    fast_updates = 6
     learns_confidence = True
     training_updates = 6
     training_defaults: ClassVar[Mapping[str, Any]] = {

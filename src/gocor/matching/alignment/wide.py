@@ -10,6 +10,7 @@ from torch import Tensor
 from ...models.network import MatchingNetwork
 from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
+from ...utils.timing import stage
 from ..certainty import Matched
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
 from .search import AlignmentSearch
@@ -47,8 +48,9 @@ def match_wide_baseline(
         Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
     """
     LOG.info("aligning")
-    search = AlignmentSearch(network, reference, query, alignment)
-    search.run()
+    with stage("align"):
+        search = AlignmentSearch(network, reference, query, alignment)
+        search.run()
     there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
     pairs = range(len(reference))
     close = [pair for pair in pairs if search.homography(pair) is None]
@@ -61,7 +63,8 @@ def match_wide_baseline(
         back[returning] = network(query[returning], reference[returning], **options)
     if unsure:
         LOG.info("aligning again, from the flow")
-        search.run_from_flow(unsure, there[:, :2], back)
+        with stage("align"):
+            search.run_from_flow(unsure, there[:, :2], back)
     matrices = {pair: matrix for pair in pairs if (matrix := search.homography(pair)) is not None}
     if aligned := list(matrices):
         LOG.info("matching the aligned images")
@@ -71,11 +74,10 @@ def match_wide_baseline(
         if found.backward is not None:
             back[aligned] = found.backward
     LOG.info("fitting a homography to flat scenes")
-    return Matched(
-        prefer_homography(reference, query, there[:, :2], planar),
-        prefer_homography(query, reference, back, planar) if backward else None,
-        *(there[:, 2:].split(1, 1) if confidence else (None, None)),
-    )
+    with stage("align"):
+        forward = prefer_homography(reference, query, there[:, :2], planar)
+        returned = prefer_homography(query, reference, back, planar) if backward else None
+    return Matched(forward, returned, *(there[:, 2:].split(1, 1) if confidence else (None, None)))
 
 
 @torch.inference_mode()

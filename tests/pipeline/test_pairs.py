@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gocor.cli.pairs import Pair, find_pairs
+from gocor.pipeline.pairs import Pair, find_pairs
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,15 @@ def test_bad_lists(tmp_path, content, message):
     file = tmp_path / "pairs.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=message) as caught:
-        find_pairs(file, None, tmp_path / "out")
+        find_pairs(file, None)
     assert str(caught.value).startswith(str(file))
 
 
 def test_paths_are_relative_to_the_list(tmp_path):
     elsewhere = Path("/elsewhere/b.png").absolute()
     (tmp_path / "pairs.csv").write_text(f"reference,query,name\nx/a.png,{elsewhere},mine\na.png,a.png,\n")
-    first, second = find_pairs(tmp_path / "pairs.csv", None, Path("out"))
-    assert first == Pair(tmp_path / "x" / "a.png", elsewhere, Path("out/mine"), "mine")
+    first, second = find_pairs(tmp_path / "pairs.csv", None)
+    assert first == Pair(tmp_path / "x" / "a.png", elsewhere, "mine")
     assert second.name == "a-a"
 
 
@@ -41,7 +41,7 @@ def test_folders_are_paired_by_name(tmp_path):
     for name in ("one/b.png", "one/a.JPG", "one/._a.png", "one/readme", "two/a.tif", "two/b.png", "two/c.png/d.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    pairs = find_pairs(tmp_path / "one", tmp_path / "two", Path("out"))
+    pairs = find_pairs(tmp_path / "one", tmp_path / "two")
     assert [(pair.reference.name, pair.query.name, pair.name) for pair in pairs] == [
         ("a.JPG", "a.tif", "a"),
         ("b.png", "b.png", "b"),
