@@ -42,7 +42,11 @@ StopAfter = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="Any other option, such as loss=published; an unknown KEY lists all."),
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any other option, such as loss=published or network.global.eta=0.1; repeatable.",
+    ),
 ]
 
 
@@ -78,14 +82,14 @@ def train(
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
-    from ..training.config import FILE, make_config, parse_assignment, read_toml
+    from ..training.config import FILE, make_config, merge_options, parse_assignment, read_toml
     from ..training.loop import train
 
     given = {key.rstrip("_"): value for key, value in context.params.items() if key not in NOT_IN_CONFIG}
     options = {key: _plain(value) for key, value in given.items() if value not in (None, (), [])}
     options |= dict(parse_assignment(text) for text in assignments or [])
     if config is not None:
-        options = read_toml(config) | options
+        options = merge_options(read_toml(config), options)
     saved = Path(options.get("output") or f"runs/{options.get('model', 'basenet-gocor')}") / FILE
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)

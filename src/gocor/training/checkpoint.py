@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..models.network import MatchingNetwork
-from ..models.weights import load_weights
+from ..models.starting import start_from
 from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
 from .step import TrainStep
@@ -42,6 +42,7 @@ def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
     content: dict[str, Any] = {
         "format": FORMAT,
         "model": step.network.name,
+        "variant": step.network.variant,
         "config": step.config.to_toml(),
         "progress": dict(vars(progress)),
         "network": step.network.state_dict(),
@@ -63,6 +64,8 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
         raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+    if content.get("variant", {}) != step.network.variant:
+        raise InputError(f"{path} belongs to a run with other options of the network: they cannot change on a resume")
     optimizer = step.optimizer.state_dict()
     if {k: set(v) for k, v in content["optimizer"].items()} != {k: set(v) for k, v in optimizer["state"].items()}:
         raise InputError(f"{path} holds the state of another optimiser")
@@ -92,15 +95,19 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from any weights that `load_model` reads, or from the EMA of a training checkpoint."""
+def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str:
+    """Fill a network from other weights, see `models.starting`, or from the EMA of a training checkpoint.
+
+    Returns:
+        What was taken and what starts anew, in one line.
+    """
     if Path(path).suffix != ".pt":
-        load_weights(network, path)
-        return
+        return start_from(network, path).describe()
     content = read_checkpoint(Path(path))
-    if content["model"] != network.name:
-        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
+    if content["model"] != network.name or content.get("variant", {}) != network.variant:
+        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}, or a variant")
     network.load_state_dict(content["average"])
+    return f"took the EMA of a run of {network.name}"
 
 
 def remove_leftovers(folder: Path) -> None:
