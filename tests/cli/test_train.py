@@ -176,5 +176,5 @@ def test_a_variant_is_trained_from_the_command_line_and_loads_again(run, photos,
     code, _, err = run(*command, "--set", "network.local.etta=0.2")
     assert (code, err) == (
         1,
-        "gocor: pwcnet-gocor has no option 'local.etta'; the nearest are local.eta, local.iters\n",
+        "gocor: pwcnet-gocor has no option 'local.etta'; the nearest are local.eta\n",
     )

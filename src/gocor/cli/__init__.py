@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from . import bench, convert, data, demo, evaluate, inspect, match, models, train
+from . import bench, convert, data, demo, evaluate, inspect, match, models, study, train
 from .errors import describe, fail, is_user_error
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C
@@ -38,6 +38,7 @@ app.command()(models.models)
 app.command()(convert.convert)
 app.command()(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command()(study.study)
 app.command()(inspect.inspect)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")

@@ -19,7 +19,9 @@ Objects = Annotated[
         help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
     ),
 ]
-Preset = Annotated[str | None, Option(help="static, dynamic, flow, static-published or dynamic-published pairs.")]
+Preset = Annotated[
+    str | None, Option(help="static, dynamic, flow, parallax, static-published or dynamic-published pairs.")
+]
 Flow = Annotated[
     list[str] | None,
     Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),

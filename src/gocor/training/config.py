@@ -179,7 +179,7 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
         file: TOML file of options. Options that are given nowhere have the network's or the general defaults.
     """
     saved = read_toml(file) if file is not None else {}
-    values = merge_options(saved, _typed(options))
+    values = merge_options(saved, typed_options(options))
     model = values.setdefault("model", "basenet-gocor")
     values.setdefault("output", f"runs/{model}")
     defaults = sketch(model).training_defaults if model in REGISTRY else {}
@@ -195,7 +195,7 @@ def merge_options(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[s
 def read_toml(file: Path) -> dict[str, Any]:
     """Options of a TOML file, with the types of `TrainConfig`."""
     try:
-        return _typed(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
+        return typed_options(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is not a TOML file: {error}") from None
 
@@ -211,7 +211,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _typed(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+def typed_options(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
     """Options with the types of `TrainConfig`: lists become tuples, integers floats, and `network` has dotted names."""
     hints = get_type_hints(TrainConfig)
     dotted = {name: value for name, value in options.items() if name.startswith("network.")}

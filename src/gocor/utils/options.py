@@ -57,7 +57,7 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3) -> str:
     """What an error adds about an unknown name: the names that are nearest to it, or all if none is near."""
     names = sorted(known)
     leaf = name.rpartition(".")[2]
-    near = difflib.get_close_matches(name, names, most, 0.6)
+    near = difflib.get_close_matches(name, names, most, 0.75)
     near += [other for other in names if other.rpartition(".")[2] == leaf and other not in near]
     if near:
         return f"the nearest are {', '.join(near[:most])}"
