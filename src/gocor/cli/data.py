@@ -26,7 +26,9 @@ def preview(
     photos: Annotated[list[Path], Argument(help="Folders or zip files of photos.")],
     *,
     output: Annotated[Path, Option("--output", "-o", help="Picture to write, .png or .jpg.")],
-    preset: Annotated[str, Option(help="static, dynamic, flow, static-published or dynamic-published.")] = "static",
+    preset: Annotated[
+        str, Option(help="static, dynamic, flow, parallax, static-published or dynamic-published.")
+    ] = "static",
     objects: Annotated[Path | None, Option(help="Cut-outs with transparency, or a COCO file (.json).")] = None,
     images: Annotated[Path | None, Option(help="Folder or zip of the photos that the COCO file annotates.")] = None,
     count: Annotated[int, Option(min=1, help="Number of pairs.")] = 8,

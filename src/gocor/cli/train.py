@@ -5,7 +5,13 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
-NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
+NOT_IN_CONFIG = (
+    "recipe",
+    "config",
+    "resume",
+    "stop_after",
+    "assignments",
+)  # parameters that are no options of the run itself
 
 Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
 Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
@@ -22,10 +28,18 @@ Objects = Annotated[
 Preset = Annotated[
     str | None, Option(help="static, dynamic, flow, parallax, static-published or dynamic-published pairs.")
 ]
+Recipe = Annotated[
+    str | None,
+    Option(help="Options that ship, such as pwcnet-gocor-things; those on the command line take precedence."),
+]
 Flow = Annotated[
     list[str] | None,
-    Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),
+    Option(
+        metavar="NAME[:OPTION=VALUE,…]=DIR",
+        help="Data set with optical flow to train on, instead of photos, such as sintel:pass=final=DIR; repeatable.",
+    ),
 ]
+FlowRoot = Annotated[Path | None, Option(help="Folder of the data sets of --flow without a DIR.")]
 Eval = Annotated[
     list[str] | None,
     Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
@@ -58,12 +72,14 @@ def train(
     *,
     model: Model = None,
     output: Output = None,
+    recipe: Recipe = None,
     config: Config = None,
     resume: Resume = False,
     init: Init = None,
     objects: Objects = None,
     preset: Preset = None,
     flow: Flow = None,
+    flow_root: FlowRoot = None,
     eval_: Eval = None,
     steps: Steps = None,
     batch: Batch = None,
@@ -86,12 +102,15 @@ def train(
     """
     from ..training.config import FILE, make_config, merge_options, parse_assignment, read_toml
     from ..training.loop import train
+    from ..training.recipes import recipe_file
 
     given = {key.rstrip("_"): value for key, value in context.params.items() if key not in NOT_IN_CONFIG}
     options = {key: _plain(value) for key, value in given.items() if value not in (None, (), [])}
     options |= dict(parse_assignment(text) for text in assignments or [])
     if config is not None:
         options = merge_options(read_toml(config), options)
+    if recipe is not None:
+        options = merge_options(read_toml(recipe_file(recipe)), options)
     saved = Path(options.get("output") or f"runs/{options.get('model', 'basenet-gocor')}") / FILE
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)

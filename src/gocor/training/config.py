@@ -50,7 +50,10 @@ class TrainConfig:
         preset: How synthetic pairs are made, for example `"static"`, `"dynamic"` or `"flow"`. `"auto"` is `"dynamic"`
             if `objects` are given and `"static"` otherwise; `"dynamic+flow"` takes half of each batch from either.
             `gocor data preview` shows what a preset makes.
-        flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER`.
+        flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER` or with options of
+            its reader as `NAME:OPTION=VALUE,…=FOLDER`, for example `sintel:pass=final=FOLDER`. The same data set may
+            come several times. `share=NUMBER` is an option too: the part of the pairs that it gives.
+        flow_root: Folder that contains the data sets of entries of `flow` without a folder.
         size: Size of the training images. A single number stands for a square.
         batch: Pairs per step, over all processes together.
 
@@ -96,7 +99,7 @@ class TrainConfig:
         validation_pairs: Number of held-out pairs that a validation uses.
         checkpoint_every: Steps between two checkpoints.
         checkpoint_minutes: Minutes after which a checkpoint is written at the latest.
-        eval: Data sets to evaluate on after each validation, each as `NAME=FOLDER`.
+        eval: Data sets to evaluate on after each validation, each as `NAME=FOLDER`, see `flow`.
     """
 
     model: str
@@ -111,6 +114,7 @@ class TrainConfig:
     object_images: tuple[str, ...] = ()
     preset: str = "auto"
     flow: tuple[str, ...] = ()
+    flow_root: str | None = None
     size: tuple[int, int] = (256, 256)
     batch: int = 16
 
