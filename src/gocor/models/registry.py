@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +13,7 @@ from ..utils.errors import InputError
 from . import zoo
 from .basenet import BaseNet
 from .glunet import GLUNet
+from .liteflownet import LiteFlowNet
 from .network import MatchingNetwork
 from .pwcnet import PWCNet
 from .recurrent import RecurrentNet
@@ -192,6 +194,18 @@ def _pwcnet_gocor(layers: Layers) -> MatchingNetwork:
     return PWCNet(_five(layers.local_gocor), radius=layers.radius, **layers.network(width=layers.width))
 
 
+@register("liteflownet", "LiteFlowNet with plain correlations")
+def _liteflownet(layers: Layers) -> MatchingNetwork:
+    plain = _five(partial(layers.local_correlation, 3))
+    return LiteFlowNet(plain, radius=layers.radius, **layers.network(width=layers.width))
+
+
+@register("liteflownet-gocor", "LiteFlowNet with local GOCor at every level", base="liteflownet")
+def _liteflownet_gocor(layers: Layers) -> MatchingNetwork:
+    gocor = _five(partial(layers.local_gocor, 3))
+    return LiteFlowNet(gocor, radius=layers.radius, **layers.network(width=layers.width))
+
+
 @register("recurrent", "Recurrent updates on plain features")
 def _recurrent(layers: Layers) -> MatchingNetwork:
     return RecurrentNet(None, None, **_recurrent_sizes(layers))
@@ -227,5 +241,14 @@ def _tiny(name: str) -> None:
     register(f"{name}-tiny", "small, for tests", base=f"{entry.base}-tiny" if entry.base else None)(build)
 
 
-for _name in ("recurrent-gocor", "basenet-gocor", "glunet", "glunet-gocor", "semantic-glunet", "pwcnet-gocor"):
+for _name in (
+    "recurrent-gocor",
+    "basenet-gocor",
+    "glunet",
+    "glunet-gocor",
+    "semantic-glunet",
+    "pwcnet-gocor",
+    "liteflownet",
+    "liteflownet-gocor",
+):
     _tiny(_name)
