@@ -79,20 +79,6 @@ def test_a_network_with_a_checkpoint_and_sheets(run, pairs, tmp_path):
     assert (tmp_path / "out" / "sheets" / "manifest-000.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_study(run, pairs, tmp_path, monkeypatch):
-    from gocor.evaluation import studies
-
-    monkeypatch.setattr(studies, "ETAS", (0.0, 0.2))
-    code, printed, err = run(
-        *("eval", "manifest", "--root", pairs, "--study", "eta", "--model", "pwcnet-gocor-tiny"),
-        *("--weights", "none", "--limit", "1", "--device", "cpu", "-o", tmp_path / "out"),
-    )
-    assert code == 0
-    assert err.count("warning: pwcnet-gocor-tiny is untrained") == 2
-    assert "eta-0.2 (not retrained)" in printed
-    assert (tmp_path / "out" / "study-manifest.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_an_interrupted_command_is_quiet_and_can_be_resumed(run, pairs, tmp_path, monkeypatch):
     from gocor.evaluation import baselines
 
@@ -133,10 +119,11 @@ def test_the_dev_set_is_one_command(run, tmp_path):
     [
         (["eval", "kitty", "--model", "dis"], "no benchmark is named 'kitty'"),
         (["eval", "manifest", "--model", "raft"], "no matcher is named 'raft'"),
-        (["eval", "manifest"], "give at least one --model, or a --study"),
-        (["eval", "manifest", "--study", "colour"], "no study is named 'colour'"),
-        (["eval", "manifest", "--study", "eta", "--iters-local", "3"], "a study sets iterations by itself"),
-        (["eval", "manifest", "--model", "dis", "--sheets", "1"], "--sheets compares two models"),
+        (["eval", "manifest"], "give at least one --model"),
+        (
+            ["eval", "manifest", "--model", "dis", "--sheets", "1"],
+            "--sheets compares models: give --model twice or more",
+        ),
         (["eval", "manifest", "--model", "dis", "--pixel", "3,4"], "--pixel is for the sheets"),
         (
             ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "3"],

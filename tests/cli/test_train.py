@@ -171,3 +171,27 @@ def test_a_second_command_into_the_same_folder_is_refused(run, photos, tmp_path)
             assert err.startswith(f"gocor: {folder} is in use by process ")
             assert err.count("\n") == 1
     assert run(*command)[0] == 0
+
+
+def test_a_variant_is_trained_from_the_command_line_and_loads_again(run, photos, tmp_path):
+    from gocor import load_model
+    from gocor.models import create_model, save_model
+
+    small = ("--set", "network.width=0.125", "--set", "network.local.radius=2", "--size", "64", "--batch", "1")
+    save_model(create_model("pwcnet", {"width": 0.125, "local.radius": 2}), tmp_path / "plain.safetensors")
+    (tmp_path / "run.toml").write_text('model = "pwcnet-gocor"\n[network.local]\neta = 0.1\niters = 1\n')
+    command = ("train", "--data", photos, "--config", tmp_path / "run.toml", *small, "--steps", "1", "--device", "cpu")
+    command += ("--set", "validation_pairs=2", "-o", tmp_path / "run")
+    code, out, err = run(*command, "--init", tmp_path / "plain.safetensors")
+    assert code == 0, err
+    assert "tensors of pwcnet; 30 of matching.0 to matching.4 start anew" in out
+    network = load_model("pwcnet-gocor", tmp_path / "run" / "final.safetensors", device="cpu")
+    assert network.variant == {"width": 0.125, "local.radius": 2, "local.eta": 0.1, "local.iters": 1}
+    code, _, err = run("train", "-o", tmp_path / "run", "--resume", "--steps", "2", "--set", "network.local.eta=0.2")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "other options of the network: they cannot change on a resume" in err
+    code, _, err = run(*command, "--set", "network.local.etta=0.2")
+    assert (code, err) == (
+        1,
+        "gocor: pwcnet-gocor has no option 'local.etta'; the nearest are local.eta\n",
+    )

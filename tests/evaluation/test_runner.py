@@ -171,3 +171,19 @@ def test_several_data_sets(tmp_path):
     assert list(found) == ["sintel-clean", "sintel-final"]
     assert {path.name for path in (tmp_path / "saved").iterdir()} == {"sintel-clean", "sintel-final"}
     assert found["sintel-clean"].metrics["aepe"] == pytest.approx(np.hypot(5, 3))
+
+
+def test_the_papers_protocols_do_not_enlarge_images(tmp_path):
+    benchmarks = open_benchmark("kitti2012", write_sample("kitti2012", tmp_path))
+    (dataset, protocol), network = benchmarks["kitti2012"], create_model("glunet-gocor-tiny")
+    assert network.min_size == 1024
+    seen = []
+    network.register_forward_pre_hook(lambda *_: None)
+    original = network.working_size
+    network.working_size = lambda *size, **options: seen.append(options["min_size"]) or original(*size, **options)
+    evaluate(network, dataset, protocol)
+    assert set(seen) == {0}
+    seen.clear()
+    evaluate(network, dataset, protocol, min_size=64)
+    evaluate(network, dataset[:1], INSIDE, max_size=128)
+    assert set(seen) == {64, 1024}

@@ -220,7 +220,7 @@ def test_a_layer_of_ones_own():
         def forward(self, reference, query, iters=None):
             return gocor.local_correlation(reference, query, 2) ** 3
 
-    network = PWCNet([Mine() for _ in range(5)], radius=2, width=1 / 8, channels=(4, 4, 8, 8, 12, 12)).eval()
+    network = PWCNet([Mine() for _ in range(5)], radius=2, width=1 / 8).eval()
     reference, query = images("cpu", (64, 64), (64, 64))
     assert network(reference, query).shape == (1, 2, 64, 64)
     with pytest.raises(ValueError, match="five local correlation layers, got 2"):

@@ -8,7 +8,7 @@ import typer
 from .._version import __version__
 from ..utils.errors import is_user_error
 from . import app as web_app
-from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, train
+from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, study, train
 from .errors import describe, fail
 from .logs import log_traceback, logger, start_log, stop_log
 
@@ -53,6 +53,7 @@ app.command()(convert.convert)
 app.command()(export.export)
 app.command()(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command()(study.study)
 app.command()(inspect.inspect)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")

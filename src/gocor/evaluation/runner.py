@@ -80,6 +80,8 @@ def evaluate(
         The figures. A resumed evaluation gives the same figures as an uninterrupted one.
     """
     if isinstance(matcher, MatchingNetwork):
+        if not protocol.enlarge and options.get("min_size") is None:
+            options["min_size"] = 0
         chosen = match_options(options).resolve(matcher, flips=protocol.flips).as_dict()
         match = network_matcher(matcher, **chosen, flips=protocol.flips)
     elif options:

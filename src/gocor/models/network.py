@@ -65,6 +65,7 @@ class MatchingNetwork(nn.Module, ABC):
             images are resized by area averages and truncated to integers. Otherwise they are resized by anti-aliased
             bilinear interpolation.
         name: the registered name; empty for a network that was built by hand.
+        variant: options in which it differs from the registered network, by dotted name, see `variants`.
         has_global_layer: whether the network has a global correlation layer, which `iters_global` is for.
         min_size: lower bound of the longer side that the network works at, see `forward`. Published rules set none.
         loss_weights: weight of each level's mean end-point error in training, coarse to fine.
@@ -105,14 +106,19 @@ class MatchingNetwork(nn.Module, ABC):
     def __init__(self, *, published: bool = False) -> None:
         super().__init__()
         self.pyramid = nn.Identity()
+        self.variant: dict[str, Any] = {}
         self.published = published
         if published:
             self.min_size = 0
 
-    def use_published_rules(self) -> None:
-        """Pre-process images and compute GOCor's step length as published code does, for published weights."""
+    def use_published_images(self) -> None:
+        """Pre-process images as published code does, for networks that start from published weights."""
         self.published = True
         self.min_size = 0
+
+    def use_published_rules(self) -> None:
+        """Pre-process images and compute GOCor's step length as published code does, for published weights."""
+        self.use_published_images()
         for module in self.modules():
             if isinstance(module, GOCor):
                 module.scale_free_step = False
@@ -296,6 +302,12 @@ class MatchingNetwork(nn.Module, ABC):
     def correlation_layers(self) -> list[nn.Module]:
         """The modules whose activations training may recompute in the backward pass to save memory."""
         return [module for module in self.modules() if isinstance(module, (GlobalMatching, LocalMatching))]
+
+    def correlation_names(self) -> list[str]:
+        """Names of the modules in which a network with GOCor differs from the same one without."""
+        layers = {id(module) for module in self.correlation_layers()}
+        layers |= {id(module) for module in self.modules() if isinstance(module, GOCor)}
+        return [name for name, module in self.named_modules() if id(module) in layers]
 
     @property
     def can_align(self) -> bool:

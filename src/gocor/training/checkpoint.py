@@ -10,7 +10,7 @@ import torch
 
 from ..models.network import MatchingNetwork
 from ..models.pickles import load_pickle
-from ..models.weights import load_weights
+from ..models.starting import start_from
 from ..utils.errors import InputError
 from ..utils.files import write_bytes_atomically
 from .step import TrainStep
@@ -43,6 +43,7 @@ def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
     content: dict[str, Any] = {
         "format": FORMAT,
         "model": step.network.name,
+        "variant": step.network.variant,
         "config": step.config.to_toml(),
         "progress": dict(vars(progress)),
         "network": step.network.state_dict(),
@@ -64,6 +65,8 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
         raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+    if content.get("variant", {}) != step.network.variant:
+        raise InputError(f"{path} belongs to a run with other options of the network: they cannot change on a resume")
     try:
         return _restore(content, step)
     except InputError as error:
@@ -103,15 +106,19 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from any weights that `load_model` reads, or from the EMA of a training checkpoint."""
+def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str:
+    """Fill a network from other weights, see `models.starting`, or from the EMA of a training checkpoint.
+
+    Returns:
+        What was taken and what starts anew, in one line.
+    """
     if Path(path).suffix != ".pt":
-        load_weights(network, path)
-        return
+        return start_from(network, path).describe()
     content = read_checkpoint(Path(path))
-    if content["model"] != network.name:
-        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
+    if content["model"] != network.name or content.get("variant", {}) != network.variant:
+        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}, or a variant")
     try:
         network.load_state_dict(content["average"])
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         raise InputError(f"{path} does not fit {network.name}: {' '.join(str(error).split())[:200]}") from None
+    return f"took the EMA of a run of {network.name}"

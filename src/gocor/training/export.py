@@ -40,7 +40,7 @@ def run_facts(
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {
         "data": data,
-        "recipe": {key: value for key, value in asdict(config).items() if value is not None},
+        "recipe": {key: value for key, value in asdict(config).items() if value not in (None, {})},
         "command": command,
         "seed": config.seed,
         "steps": step,

@@ -306,6 +306,8 @@ class Run:
         """Print what is trained on what, and warnings about it."""
         for line in warnings:
             self._say(f"warning: {line}")
+        if self.step.origin and not self.state.step:
+            self._say(self.step.origin)
         where = f"from step {self.state.step}" if self.state.step else "from the beginning"
         self._say(f"{self.config.model}, {where}, on {self.group.device}: {self.sources.description}")
         height, width = self.config.size

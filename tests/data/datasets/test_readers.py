@@ -292,3 +292,14 @@ def test_points_of_megadepth_are_finite(tmp_path):
     path.write_text(f"{header}\n{','.join(values)}\n")
     with pytest.raises(ValueError, match="XA, YA, XB and YB must hold the same number of values"):
         open_dataset("megadepth", root)[0]
+
+
+def test_eth3d_across_cameras_goes_from_the_narrow_to_the_wide_field_of_view(tmp_path):
+    root = write_sample("eth3d", tmp_path)
+    data = open_dataset("eth3d", root, cameras="across")
+    assert (data.name, data.names) == ("eth3d-cameras", ("delivery_area_0_1000_across", "forest_0_1000_across"))
+    pair = data[0]
+    assert (pair.cameras.reference[0, 0], pair.cameras.query[0, 0]) == (50, 25)
+    assert np.allclose(pair.points[:, 2:] - pair.points[:, :2], SHIFT)
+    with pytest.raises(ValueError, match="cameras must be one of 'same', 'across'"):
+        open_dataset("eth3d", root, cameras="both")
