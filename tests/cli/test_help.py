@@ -18,6 +18,7 @@ COMMANDS = [
     "export",
     "train",
     "eval",
+    "study",
     "inspect",
     "bench",
     "data",
