@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ...matching.files import check_formats, read_done, save_result
 from ...matching.result import MatchResult
-from ...utils.files import PathLike, check_folder
+from ...utils.files import PathLike, check_folder, remove_leftovers
 from ..job import Job, Note, Saved
 from ..pairs import Pair
 
@@ -29,6 +29,7 @@ class FolderStore:
     def is_finished(self, pair: Pair, note: Note) -> bool:  # noqa: D102
         folder = self._base / pair.name
         check_folder(folder)
+        remove_leftovers(folder)
         done = read_done(folder)
         files = done.get("files")
         return (
