@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -132,7 +132,7 @@ def match_tensors(
     options = options.resolve(network, flips=flips)
     learnt = options.confidence == "learnt"
     backward = not learnt if backward is None else backward
-    with _evaluation_mode(network):
+    with evaluation_mode(network):
         if options.align:
             return match_wide_baseline(
                 network, reference, query, backward=backward, confidence=learnt, **options.network_options()
@@ -157,6 +157,17 @@ def _match_batch(
     """Match pairs that all have the same two sizes."""
     references, queries = zip(*batch, strict=True)
     found = match_tensors(network, to_batch(references, network), to_batch(queries, network), options)
+    return to_results(network, references, queries, found, options)
+
+
+def to_results(
+    network: MatchingNetwork,
+    references: Sequence[Picture],
+    queries: Sequence[Picture],
+    found: Matched,
+    options: MatchOptions,
+) -> list[MatchResult]:
+    """Results of pairs that all have the same two sizes, from the flows that were found between them."""
     height, width = references[0].shape[:2]
     bounds = options.resolve(network)
     size = network.working_size(height, width, min_size=bounds.min_size or 0, max_size=bounds.max_size)
@@ -172,12 +183,13 @@ def _match_batch(
             occlusion=occlusion[i, 0].cpu().clone(),
             model=network.name,
         )
-        for i in range(len(batch))
+        for i in range(len(references))
     ]
 
 
 @contextmanager
-def _evaluation_mode(network: MatchingNetwork) -> Iterator[None]:
+def evaluation_mode(network: MatchingNetwork) -> Iterator[None]:
+    """Evaluation mode inside the block; the network's own mode afterwards."""
     training = network.training
     network.eval()
     try:
