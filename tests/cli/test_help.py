@@ -9,7 +9,7 @@ import pytest
 
 from .test_cli import runner
 
-COMMANDS = ["match", "demo", "models", "convert", "train", "eval", "inspect", "bench", "data", "data preview"]
+COMMANDS = ["match", "video", "demo", "models", "convert", "train", "eval", "inspect", "bench", "data", "data preview"]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from . import bench, convert, data, demo, evaluate, inspect, match, models, train
+from . import bench, convert, data, demo, evaluate, inspect, match, models, train, video
 from .errors import describe, fail, is_user_error
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C
@@ -33,6 +33,7 @@ def root(
 
 
 app.command()(match.match)
+app.command()(video.video)
 app.command()(demo.demo)
 app.command()(models.models)
 app.command()(convert.convert)

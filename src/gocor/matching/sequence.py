@@ -52,9 +52,7 @@ def _features(picture: Picture, network: MatchingNetwork, options: MatchOptions)
 
 
 @torch.inference_mode()
-def _match(
-    reference: ImageFeatures, query: ImageFeatures, network: MatchingNetwork, options: MatchOptions
-) -> Matched:
+def _match(reference: ImageFeatures, query: ImageFeatures, network: MatchingNetwork, options: MatchOptions) -> Matched:
     iterations = {
         "iters_local": options.iters_local,
         "iters_global": options.iters_global,
