@@ -11,6 +11,7 @@ import numpy as np
 from .._version import __version__
 from ..matching.sequence import match_sequence
 from ..models.network import MatchingNetwork
+from ..ops.homography import project
 from ..utils.errors import InputError
 from ..utils.files import check_folder, write_bytes_atomically
 from ..viz import flow_scale
@@ -20,8 +21,8 @@ from .file_source import VideoFile
 from .image_source import ImageSequence, find_images
 from .options import VideoOptions
 from .sinks import VIDEO_SUFFIXES, FolderSink, Sink, VideoSink
-from .stabilize import corrections, crop_zoom, steady
-from .tracks import Trails
+from .stabilize import corrections, crop_zoom, magnified, move
+from .tracks import Points, Trails
 from .work import Work, make_chunks
 
 SAMPLES = 8  # pairs of frames in which the scale of the colours is measured
@@ -162,17 +163,18 @@ def _stabilize(source: Source, clip: Clip, options: VideoOptions, work: Work, si
     motions = np.concatenate([work.load(chunk).motions for chunk in chunks])
     matrices = corrections(motions, options.stabilize.smooth, size)
     zoom = crop_zoom(matrices, size) if options.stabilize.border == "crop" else 1.0
+    matrices = magnified(matrices, zoom, size)
     frames, trails = source.frames(), Trails()
     for chunk in chunks:
         analysis = work.load(chunk)
         with sink.chunk(chunk) as add:
             for index in chunk:
                 _, picture = next(frames)
-                drawn = picture
+                moved = move(picture, matrices[index])
                 if options.tracks:
-                    trails.add(analysis.points_of(index))
-                    drawn = trails.draw(picture)
-                moved = steady(drawn, matrices[index], zoom)
+                    ids, places = analysis.points_of(index)
+                    trails.add(Points(ids, project(matrices[index], places)))
+                    moved = trails.draw(moved)
                 add(index, np.concatenate([picture, moved], 1) if options.shown == "side" else moved)
                 report("draw", index + 1, clip.count)
     return zoom

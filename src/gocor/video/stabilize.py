@@ -57,7 +57,7 @@ def fit_motion(result: MatchResult, motion: str) -> Matrix:
     points = result.matches(MAX_POINTS, MIN_CONFIDENCE).astype(np.float64)
     if len(points) < MIN_INLIERS:
         return unknown
-    starts, ends = points[:, :2], points[:, 2:4]
+    starts, ends = (np.ascontiguousarray(points[:, i : i + 2]) for i in (0, 2))
     if motion == "similarity":
         upper, inliers = cv2.estimateAffinePartial2D(
             starts, ends, method=cv2.RANSAC, ransacReprojThreshold=MAX_ERROR, maxIters=5000, confidence=0.999
@@ -75,34 +75,43 @@ def fit_motion(result: MatchResult, motion: str) -> Matrix:
 def corrections(motions: Matrix, smooth: int, size: tuple[int, int]) -> Matrix:
     """Matrices `(N, 3, 3)` that move the pixels of each frame to where they are steady.
 
+    A clip goes on beyond its ends as its mirror image, turned so that a steady pan stays one: the mean of motions to
+    later frames alone would move the first frames far away.
+
     Args:
-        motions: `(N - 1, 3, 3)`, from each frame to the next; NaN where it is unknown. Frames are not smoothed across
-            an unknown motion.
+        motions: `(N - 1, 3, 3)`, from each frame to the next; NaN where it is unknown. An unknown motion ends a part of
+            the clip, which is smoothed on its own.
         smooth: standard deviation, in frames.
         size: height and width of the frames.
     """
     centred = np.array([[1, 0, -(size[1] - 1) / 2], [0, 1, -(size[0] - 1) / 2], [0, 0, 1]])
     back = np.linalg.inv(centred)
-    known = np.asarray(np.isfinite(motions).all((1, 2)))
-    moves = centred @ np.where(known[:, None, None], motions, np.eye(3)) @ back
-    inverses = np.linalg.inv(moves)
-    count = len(motions) + 1
-    found = np.empty((count, 3, 3))
-    for index in range(count):
-        total, weights = np.eye(3), 1.0
-        for step in (1, -1):
-            path, place = np.eye(3), index
-            for distance in range(1, REACH * smooth + 1):
-                pair = place if step == 1 else place - 1
-                if not 0 <= pair < len(motions) or not known[pair]:
-                    break
-                path = (moves[pair] if step == 1 else inverses[pair]) @ path
-                path = path / path[2, 2]
-                place += step
-                weight = float(np.exp(-0.5 * (distance / smooth) ** 2))
-                total, weights = total + weight * path, weights + weight
-        found[index] = back @ (total / weights) @ centred
+    unknown = np.flatnonzero(~np.isfinite(motions).all((1, 2)))
+    found = np.tile(np.eye(3), (len(motions) + 1, 1, 1))
+    for first, last in zip([0, *(unknown + 1)], [*unknown, len(motions)], strict=True):  # frames of a part
+        if last > first:
+            means = _mean_motions(centred @ motions[first:last] @ back, smooth)
+            found[first : last + 1] = back @ means @ centred
     return found
+
+
+def _mean_motions(moves: Matrix, smooth: int) -> Matrix:
+    """Weighted mean `(n + 1, 3, 3)` of the motions from each frame to its neighbours, from `n` motions to the next."""
+    reach, frames = REACH * smooth, np.arange(len(moves) + 1)
+    pairs = np.pad(np.arange(len(moves)), reach, mode="symmetric")
+    inverses = np.linalg.inv(moves)
+    later = earlier = total = np.tile(np.eye(3), (len(frames), 1, 1))
+    weights = 1.0
+    for distance in range(1, reach + 1):
+        later = _normalised(moves[pairs[reach + frames + distance - 1]] @ later)
+        earlier = _normalised(inverses[pairs[reach + frames - distance]] @ earlier)
+        weight = float(np.exp(-0.5 * (distance / smooth) ** 2))
+        total, weights = total + weight * (later + earlier), weights + 2 * weight
+    return np.asarray(total / weights, np.float64)
+
+
+def _normalised(matrices: Matrix) -> Matrix:
+    return matrices / matrices[:, 2:, 2:]
 
 
 def crop_zoom(matrices: Matrix, size: tuple[int, int]) -> float:
@@ -122,15 +131,18 @@ def crop_zoom(matrices: Matrix, size: tuple[int, int]) -> float:
     return low
 
 
-def steady(picture: Picture, matrix: Matrix, zoom: float) -> Picture:
-    """Move a frame by its correction and magnify its centre by `1 / zoom`; black where the frame shows nothing."""
+def magnified(matrices: Matrix, zoom: float, size: tuple[int, int]) -> Matrix:
+    """Matrices `(N, 3, 3)` that magnify the centre of frames by `1 / zoom` after their correction."""
+    y, x = ((side - 1) / 2 for side in size)
+    return np.array([[1 / zoom, 0, x - x / zoom], [0, 1 / zoom, y - y / zoom], [0, 0, 1]]) @ matrices
+
+
+def move(picture: Picture, matrix: Matrix) -> Picture:
+    """Move the pixels of a frame by a matrix `(3, 3)`; black where the frame shows nothing."""
     import cv2
 
-    height, width = picture.shape[:2]
-    x, y = (width - 1) / 2, (height - 1) / 2
-    magnify = np.array([[1 / zoom, 0, x - x / zoom], [0, 1 / zoom, y - y / zoom], [0, 0, 1]])
-    warped = cv2.warpPerspective(picture, magnify @ matrix, (width, height), flags=cv2.INTER_LINEAR)
-    return np.asarray(warped, np.uint8)
+    size = picture.shape[1], picture.shape[0]
+    return np.asarray(cv2.warpPerspective(picture, matrix, size, flags=cv2.INTER_LINEAR), np.uint8)
 
 
 def _covered(inverses: Matrix, size: tuple[int, int], zoom: float) -> bool:

@@ -1,9 +1,11 @@
 """Points followed through a clip by chaining the flows between its frames."""
 
 from collections import deque
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
@@ -30,8 +32,9 @@ class Points(NamedTuple):
 class Tracker:
     """Follows points from frame to frame.
 
-    The image is divided into about `count` square cells. A cell without a point gets a new one, where the flow is most
-    confident. A track ends where the point is occluded or leaves the image, or where the flow is not confident.
+    The image is divided into about `count` square cells. A cell without a point gets a new one in its middle, where the
+    flow is most confident, unless a point of another cell is near. A track ends where its point is occluded or leaves
+    the image, or where the flow is not confident.
 
     Args:
         count: number of points in a frame, at most.
@@ -47,13 +50,16 @@ class Tracker:
 
     def begin(self, result: MatchResult) -> Points:
         """Begin tracks in empty cells of the result's reference; returns all points of this frame."""
-        candidates = result.matches(self.count, MIN_CONFIDENCE)[:, :2].astype(np.float64)
-        candidates = candidates[_trusted(result, candidates)]
         height, width = result.confidence.shape
         side = max(1, int(np.ceil(np.sqrt(height * width / self.count))))  # cells of `MatchResult.matches`
+        inner = np.outer(*((np.abs((np.arange(n) % side + 0.5) / side - 0.5) <= 0.25) for n in (height, width)))
+        middle = replace(result, confidence=result.confidence.where(torch.from_numpy(inner), -1))
+        candidates = middle.matches(self.count, MIN_CONFIDENCE)[:, :2].astype(np.float64)
+        candidates = candidates[_trusted(result, candidates)]
+        taken = self.points.places
         columns = -(-width // side)
-        taken = _cells(self.points.places, side, columns)
-        new = candidates[~np.isin(_cells(candidates, side, columns), taken)]
+        empty = ~np.isin(_cells(candidates, side, columns), _cells(taken, side, columns))
+        new = candidates[empty & (_distances(candidates, taken, (height, width)) >= side / 2)]
         new = new[: max(0, self.count - len(taken))]
         ids = np.arange(self.next_id, self.next_id + len(new))
         self.next_id += len(new)
@@ -104,6 +110,17 @@ def _trusted(result: MatchResult, places: Array) -> Mask:
     x, y = np.rint(places).astype(int).T
     x, y = x.clip(0, width - 1), y.clip(0, height - 1)
     return np.asarray((result.confidence.numpy()[y, x] >= MIN_CONFIDENCE) & ~result.occlusion.numpy()[y, x])
+
+
+def _distances(places: Array, taken: Array, size: tuple[int, int]) -> NDArray[np.float32]:
+    """Distance of each place `(N, 2)` from the nearest of the taken ones `(M, 2)`, about, in an image of a size."""
+    import cv2
+
+    free = np.ones(size, np.uint8)
+    column, row = np.rint(taken).astype(int).T
+    free[row, column] = 0
+    x, y = np.rint(places).astype(int).T
+    return np.asarray(cv2.distanceTransform(free, cv2.DIST_L2, 5)[y, x], np.float32)
 
 
 def _sample(flow: NDArray[np.float32], places: Array) -> Array:
