@@ -14,6 +14,7 @@ from ..utils.checks import check_count
 
 MIN_CONFIDENCE = 0.5  # of the flow at a point: below it a track ends, and no track begins
 TRAIL = 16  # frames that a trail shows
+FAR = 1e5  # pixels: points beyond, as after a homography, are drawn there
 GOLDEN = 0.618034  # turns of the hue from one track to the next
 
 
@@ -94,12 +95,12 @@ class Trails:
 
         drawn = picture.copy()
         thickness = max(1, round(min(picture.shape[:2]) / 400))
-        for name, now in self.frames[-1].items():
+        for name in self.frames[-1]:
             path = [frame[name] for frame in self.frames if name in frame]
             colour = _colour(name)
-            line = np.rint(16 * np.array(path)).astype(np.int32)  # fixed point, 4 fraction bits
+            line = np.rint(16 * np.clip(path, -FAR, FAR)).astype(np.int32)  # fixed point, 4 fraction bits
             cv2.polylines(drawn, [line[:, None]], False, colour, thickness, cv2.LINE_AA, 4)
-            centre = round(16 * now[0]), round(16 * now[1])
+            centre = (int(line[-1, 0]), int(line[-1, 1]))
             cv2.circle(drawn, centre, 32 * thickness, colour, -1, cv2.LINE_AA, 4)
         return drawn
 
