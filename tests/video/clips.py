@@ -30,7 +30,8 @@ class ShiftNet(MatchingNetwork):
         return [(height, width)]
 
     def levels(self, *inputs, iters_local=None, iters_global=None, count=None):
-        first, second = (torch.fft.fft2(x.mean(1) - x.mean()) for x in inputs)
+        edges = torch.outer(*(torch.hann_window(side) for side in inputs[0].shape[2:]))
+        first, second = (torch.fft.fft2(edges * (x.mean(1) - x.mean())) for x in inputs)
         cross = second * first.conj()
         score = torch.fft.ifft2(cross / cross.abs().clamp(min=1e-6)).real
         height, width = score.shape[1:]

@@ -1,5 +1,7 @@
 """Motions of the camera, their smoothing, and the part of the frames that stays visible."""
 
+from itertools import pairwise
+
 import cv2
 import numpy as np
 import pytest
@@ -46,7 +48,7 @@ def jitter(count=60, seed=0, pan=(0.0, 0.0)):
     """Poses of a shaky camera, and its motions."""
     rng = np.random.default_rng(seed)
     poses = [similarity(*(rng.normal(0, 3, 2) + np.multiply(pan, i)), rng.normal(0, 0.02)) for i in range(count)]
-    return poses, np.array([b @ np.linalg.inv(a) for a, b in zip(poses, poses[1:], strict=False)])
+    return poses, np.array([b @ np.linalg.inv(a) for a, b in pairwise(poses)])
 
 
 def shake(places):
