@@ -1,6 +1,5 @@
 """Whole runs: what is written, that frames and times are kept, one scale of colours, resumption and bounded memory."""
 
-import gc
 import weakref
 from fractions import Fraction
 
@@ -218,7 +217,6 @@ def test_few_frames_are_held_at_a_time(tmp_path, name, monkeypatch):
     def watched(*arguments, **options):
         for index, picture in frames(*arguments, **options):
             alive[id(picture)] = picture
-            gc.collect()
             most.append(len(alive))
             yield index, picture
             del picture

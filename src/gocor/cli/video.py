@@ -22,7 +22,10 @@ Source = Annotated[str, Argument(help="A video file, a folder of frames, or a qu
 Output = Annotated[Path, Option("--output", "-o", help="A file .mp4, .mov or .mkv, or a folder for frames as PNG.")]
 View = Annotated[
     str | None,
-    Option(help="`flow`, `side` (frame and flow), `overlay` or `frame`. [default: frame with --tracks or --stabilize]"),
+    Option(
+        help="`flow`, `side` (frame and flow; with --stabilize: before and after), `overlay` or `frame`. [default: "
+        "frame with --tracks or --stabilize, else flow]"
+    ),
 ]
 MaxFlow = Annotated[float | None, Option(help="Length in pixels with the full colour; default: measured in a sample.")]
 Tracks = Annotated[int, Option(min=0, help="Number of points to follow through the clip, drawn as trails.")]
@@ -123,8 +126,9 @@ def _make(
     made = make_video(clip, output, network, options, note=note, report=Progress(quiet=quiet))
     if made.clip.has_audio:
         say("audio is dropped")
-    if output.suffix and (made.clip.height % 2 or made.clip.width % 2):
-        say(f"{made.clip.width}×{made.clip.height} has odd sides: the last row or column is repeated")
+    width = made.clip.width * (2 if options.shown == "side" else 1)
+    if output.suffix and (made.clip.height % 2 or width % 2):
+        say(f"frames of {width}×{made.clip.height} have odd sides: the last row or column is repeated")
     if made.max_flow is not None:
         echo(f"full colours: {made.max_flow:.3g} pixels")
     if made.zoom is not None:

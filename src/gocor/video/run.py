@@ -17,7 +17,7 @@ from ..utils.files import check_folder, write_bytes_atomically
 from ..viz import flow_scale
 from .analysis import Report, analyse
 from .clip import Clip, Source
-from .file_source import VideoFile
+from .file_source import VideoFile, import_av
 from .image_source import ImageSequence, find_images
 from .options import VideoOptions
 from .sinks import VIDEO_SUFFIXES, FolderSink, Sink, VideoSink
@@ -69,7 +69,9 @@ def check_output(output: Path, *, overwrite: bool) -> None:
     if output.suffix and output.suffix.lower() not in VIDEO_SUFFIXES:
         expected = ", ".join(VIDEO_SUFFIXES)
         raise InputError(f"the output must be a folder or end in {expected}, got {output}")
-    if not output.suffix and output.exists():
+    if output.suffix:
+        import_av()
+    elif output.exists():
         check_folder(output)
     if overwrite or not output.exists() or (not output.suffix and not any(output.iterdir())):
         return
@@ -109,8 +111,9 @@ def make_video(
     sink: Sink = (
         VideoSink(output, work.folder, clip) if output.suffix else FolderSink(output, work.folder, source.name_of)
     )
-    if options.flows is not None:
-        options.flows.mkdir(parents=True, exist_ok=True)
+    for folder in (options.flows, options.tracks_csv and options.tracks_csv.parent):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     analyse(source, clip, network, options, work, sink, max_flow=max_flow, report=report)
     zoom = None if options.stabilize is None else _stabilize(source, clip, options, work, sink, report)
     files = [output]
