@@ -17,8 +17,18 @@ from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import global_correlation, lookup, pool_pyramid
 from ..ops.select import certain
 from ..ops.warp import pixel_grid
+from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
-from .network import MatchingNetwork, Outputs, resize_image
+from .network import (
+    ImageFeatures,
+    MatchingNetwork,
+    Outputs,
+    Prediction,
+    autocast,
+    full_resolution,
+    resize_image,
+    upsample,
+)
 from .stages import Stage
 
 STRIDE = 8  # pixels of the image per pixel of the features
@@ -48,6 +58,7 @@ class RecurrentNet(MatchingNetwork):
     updates: int = 12
     fast_updates = 6
     learns_confidence = True
+    reuses_features = True
     training_updates = 6
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "size": (352, 480),
@@ -186,6 +197,29 @@ class RecurrentNet(MatchingNetwork):
             Stage("global", self.start, *self._pooled(reference, query)),
             Stage("local", self.filters, reference, query),
         ]
+
+    def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
+        """Matching features and context of images `(B, 3, H, W)`, both at 1/8 of the working size."""
+        own = image.shape[2], image.shape[3]
+        size = self.working_size(*own, min_size=self.min_size if min_size is None else min_size, max_size=max_size)
+        with autocast(image.device, self.autocast_dtype):
+            resized = normalize_for_vgg(resize_image(image, size, published=False))
+            levels = self.pyramid.before_pooling(resized, (2, 3, 4))
+            return ImageFeatures((unit_norm(self.matching_head(levels)), self.context_head(levels)), own, size)
+
+    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
+        """See `MatchingNetwork.match_features`."""
+        if reference.working_size != query.working_size:
+            sizes = f"{reference.working_size} and {query.working_size}"
+            raise InputError(f"features of reference and query must have one working size, got {sizes}")
+        (own, context), (other, _) = reference.tensors, query.tensors
+        updates = options.pop("updates", None) or self.updates
+        with autocast(own.device, self.autocast_dtype):
+            hidden, coarse = self._match(own, other, context, updates, **options)[-1]
+            flow, logits = self.upsampler(hidden, coarse), self._confidence(hidden)
+        flow = full_resolution(flow, reference.working_size, reference.image_size, query.image_size)
+        confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)
+        return Prediction(flow, confidence, visibility)
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
