@@ -57,11 +57,19 @@ def main() -> None:
 
 def _import_everything() -> None:
     """Import what the commands import, so that forked processes start at once."""
-    import gocor.cli.batch
+    import gocor.cli.evaluate
+    import gocor.cli.match
+    import gocor.cli.progress
+    import gocor.cli.train
+    import gocor.evaluation.benchmarks
+    import gocor.evaluation.named_matchers
     import gocor.evaluation.plots
-    import gocor.evaluation.runner
-    import gocor.evaluation.studies
-    import gocor.training.loop  # noqa: F401
+    import gocor.evaluation.reports
+    import gocor.evaluation.sheets
+    import gocor.pipeline.run
+    import gocor.pipeline.stores.folder
+    import gocor.training.loop
+    import gocor.training.recipes  # noqa: F401
     from gocor.training.logs import RunLog
 
     with tempfile.TemporaryDirectory() as folder:

@@ -49,7 +49,8 @@ def make_jobs(folder: Path) -> list[Job]:
     every = {"log_every": 1, "checkpoint_every": 2, "validate_every": 3, "validation_pairs": 2}
     settings = [word for key, value in every.items() for word in ("--set", f"{key}={value}")]
     small = ("--model", MODEL, "--size", "64", "--batch", "2", "--steps", "6", "--device", "cpu")
-    network = ("--model", MODEL, "--weights", str(weights), "--device", "cpu")
+    # In a larger batch, rounding would depend on the pairs that share it, and these on what is finished already.
+    network = ("--model", MODEL, "--weights", str(weights), "--device", "cpu", "--batch", "1")
     models = ("--model", "identity", "--model", f"{MODEL}:{weights}", "--device", "cpu")
     return [
         Job("train", ("train", "--data", str(photos), *small, *settings, "-o", "out", "--resume"), True),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ...matching.files import check_formats, read_done, save_result
 from ...matching.result import MatchResult
-from ...utils.files import PathLike, check_folder
+from ...utils.files import PathLike, check_folder, remove_leftovers
 from ..job import Job, Note, Saved
 from ..pairs import Pair
 
@@ -26,16 +26,20 @@ class FolderStore:
     def place(self, pair: Pair) -> str:  # noqa: D102
         return str(self._root / pair.name)
 
-    def is_finished(self, pair: Pair, note: Note) -> bool:  # noqa: D102
+    def is_finished(self, pair: Pair, note: Note) -> bool:
+        """Whether there is a complete result with this note, which is freed of what a killed process left beside it."""
         folder = self._base / pair.name
         check_folder(folder)
         done = read_done(folder)
         files = done.get("files")
-        return (
+        finished = (
             isinstance(files, list)
             and all(done.get(key) == value for key, value in note.items())
             and all((folder / str(name)).is_file() for name in files)
         )
+        if finished:  # otherwise `save_result` does it
+            remove_leftovers(folder)
+        return finished
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         files = write_result(result, self._base / pair.name, job, note)
