@@ -61,7 +61,7 @@ def test_convert(run, tmp_path):
     ("source", "target", "message"),
     [
         ("gone.pth", "out.safetensors", "no such checkpoint: gone.pth"),
-        ("text.pth", "out.safetensors", "text.pth is not a checkpoint"),
+        ("text.pth", "out.safetensors", "text.pth is damaged or not a checkpoint"),
         ("text.pth", "out.pth", "out.pth: the name of the file to write must end in .safetensors"),
         ("text.pth", "gone/out.safetensors", "gone does not exist: create the folder first"),
     ],

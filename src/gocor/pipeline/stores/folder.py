@@ -30,6 +30,7 @@ class FolderStore:
         """Whether there is a complete result with this note, which is freed of what a killed process left beside it."""
         folder = self._base / pair.name
         check_folder(folder)
+        remove_leftovers(folder)
         done = read_done(folder)
         files = done.get("files")
         finished = (
