@@ -33,14 +33,11 @@ class FolderStore:
         remove_leftovers(folder)
         done = read_done(folder)
         files = done.get("files")
-        finished = (
+        return (
             isinstance(files, list)
             and all(done.get(key) == value for key, value in note.items())
             and all((folder / str(name)).is_file() for name in files)
         )
-        if finished:  # otherwise `save_result` does it
-            remove_leftovers(folder)
-        return finished
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         files = write_result(result, self._base / pair.name, job, note)
