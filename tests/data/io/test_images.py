@@ -260,14 +260,13 @@ def test_paths_without_a_file(tmp_path):
 
 
 def test_opencv_s_log_level_is_restored_by_the_last_of_many_threads(tmp_path):
-    logging = getattr(cv2.utils, "logging", cv2)
-    path, before = saved(tmp_path, "a.png", encoded(".png", picture())), logging.getLogLevel()
+    path, before = saved(tmp_path, "a.png", encoded(".png", picture())), cv2.utils.logging.getLogLevel()
     threads = [threading.Thread(target=lambda: [read_image(path) for _ in range(50)]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert logging.getLogLevel() == before
+    assert cv2.utils.logging.getLogLevel() == before
 
 
 def test_writing(tmp_path):

@@ -25,8 +25,6 @@ READABLE = (
 WRITABLE = (".png", ".jpg", ".jpeg")
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*")
 
-LOG_LEVEL_SILENT = 0  # of OpenCV
-
 _log_lock = threading.Lock()
 _log_state = {"users": 0, "level": 0}
 
@@ -205,10 +203,9 @@ def _silent_opencv() -> Iterator[None]:
     """Silence OpenCV's messages on stderr. The level is global, so the last thread to leave restores it."""
     import cv2
 
-    logging = getattr(cv2.utils, "logging", cv2)  # up to OpenCV 4.12, `setLogLevel` is in `cv2` itself
     with _log_lock:
         if _log_state["users"] == 0:
-            _log_state["level"] = logging.setLogLevel(LOG_LEVEL_SILENT)
+            _log_state["level"] = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         _log_state["users"] += 1
     try:
         yield
@@ -216,4 +213,4 @@ def _silent_opencv() -> Iterator[None]:
         with _log_lock:
             _log_state["users"] -= 1
             if _log_state["users"] == 0:
-                logging.setLogLevel(_log_state["level"])
+                cv2.utils.logging.setLogLevel(_log_state["level"])

@@ -4,6 +4,7 @@ The process that gave the order writes the file; workers send it arrays. A resul
 committed (`journal.py`), so that the file is whole and readable whatever is killed when.
 """
 
+import io
 import json
 import threading
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from ..._version import __version__
 from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
-from ...utils.files import PathLike, atomic_path, check_folder, remove_leftovers
+from ...utils.files import PathLike, check_folder, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
 from ..job import Job, Note, Saved
 from ..pairs import Pair
@@ -120,8 +121,10 @@ class Hdf5Store:
         h5py = _h5py(self._shown)
         remove_leftovers(self._path.parent)
         if not self._path.exists():
-            with atomic_path(self._path) as temporary, h5py.File(temporary, "w", libver=VERSION) as file:
+            content = io.BytesIO()  # h5py's own errors about a full disk are no OSError
+            with h5py.File(content, "w", libver=VERSION) as file:
                 file.attrs["gocor"] = __version__
+            write_bytes_atomically(self._path, content.getvalue())
         self._journal = JournaledFile(self._path, _committed_size(self._path))
         try:
             return h5py.File(self._journal, "r+", libver=VERSION)
