@@ -17,7 +17,7 @@ from .workshop import Workshop
 ASSETS = Path(__file__).parents[1] / "assets"
 EXAMPLES = {
     "Façade: windows that look alike": (ASSETS / "facade_reference.jpg", ASSETS / "facade_query.jpg"),
-    "Coffee: another view and another light": (ASSETS / "reference.jpg", ASSETS / "query.jpg"),
+    "Courtyard: another view of a 3-D scene": (ASSETS / "reference.jpg", ASSETS / "query.jpg"),
 }
 # gradio's page evaluates templates, so scripts need 'unsafe-eval'; nothing may come from another server.
 POLICY = (
