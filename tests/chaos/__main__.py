@@ -22,11 +22,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=120, help="SIGKILLs that must take effect, over all jobs")
     parser.add_argument("--rounds", type=int, default=5, help="trials of every other kind, for each job")
     parser.add_argument("--seed", type=int, default=0, help="chooses the moments")
-    parser.add_argument("--jobs", nargs="+", default=["train", "match", "eval"], help="jobs to disturb")
+    parser.add_argument("--jobs", nargs="+", default=["train", "match", "hdf5", "eval"], help="jobs to disturb")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", UntrainedWarning)
-    _import_everything()
     from .jobs import make_jobs
     from .trials import Chaos, can_mount
 
@@ -53,19 +52,6 @@ def main() -> None:
     if not disks:
         print("no full disk and no read-only folder: only the superuser can mount them")
     print(f"all results are those of undisturbed runs; nothing was left behind ({time.monotonic() - begin:.0f} s)")
-
-
-def _import_everything() -> None:
-    """Import what the commands import, so that forked processes start at once."""
-    import gocor.cli.batch
-    import gocor.evaluation.plots
-    import gocor.evaluation.runner
-    import gocor.evaluation.studies
-    import gocor.training.loop  # noqa: F401
-    from gocor.training.logs import RunLog
-
-    with tempfile.TemporaryDirectory() as folder:
-        RunLog(Path(folder), step=0, total=1, quiet=True).close()
 
 
 if __name__ == "__main__":

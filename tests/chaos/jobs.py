@@ -26,7 +26,7 @@ class Job:
     """A command that writes to the folder `out` of the current folder, and continues when it is run again.
 
     Attributes:
-        name: train, match or eval.
+        name: train, match, hdf5 (match into one file) or eval.
         command: arguments of `gocor`.
         exclusive: whether a second process into the same folder is refused.
     """
@@ -46,14 +46,16 @@ def make_jobs(folder: Path) -> list[Job]:
     (folder / "pairs.csv").write_text("reference,query\n" + rows)
     weights = folder / "mine.safetensors"
     save_model(load_model(MODEL, None, device="cpu"), weights)
-    every = {"log_every": 1, "checkpoint_every": 2, "validate_every": 3, "validation_pairs": 2}
+    every = {"log_every": 1, "checkpoint_every": 1, "validate_every": 2, "validation_pairs": 2}
     settings = [word for key, value in every.items() for word in ("--set", f"{key}={value}")]
-    small = ("--model", MODEL, "--size", "64", "--batch", "2", "--steps", "6", "--device", "cpu")
-    network = ("--model", MODEL, "--weights", str(weights), "--device", "cpu")
+    small = ("--model", MODEL, "--size", "64", "--batch", "2", "--steps", "4", "--device", "cpu")
+    # In a larger batch, rounding would depend on the pairs that share it, and these on what is finished already.
+    network = ("--model", MODEL, "--weights", str(weights), "--device", "cpu", "--batch", "1")
     models = ("--model", "identity", "--model", f"{MODEL}:{weights}", "--device", "cpu")
     return [
         Job("train", ("train", "--data", str(photos), *small, *settings, "-o", "out", "--resume"), True),
         Job("match", ("match", str(folder / "pairs.csv"), *network, "-o", "out"), False),
+        Job("hdf5", ("match", str(folder / "pairs.csv"), *network, "-o", "out/results.h5"), True),
         Job("eval", ("eval", "manifest", "--root", str(manifest), *models, "-o", "out"), True),
     ]
 
@@ -72,6 +74,16 @@ def _tensors(path: Path) -> Any:
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key).numpy().tobytes() for key in file.keys()}  # noqa: SIM118
         return tensors, _timeless(file.metadata())
+
+
+def _hdf5(path: Path) -> Any:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return {
+            name: ({key: array[()].tobytes() for key, array in group.items()}, group.attrs["done"])
+            for name, group in file.items()
+        }
 
 
 def _checkpoint(path: Path) -> Any:
@@ -103,6 +115,7 @@ def _timeless(value: Any) -> Any:
 READERS: list[tuple[str, Callable[[Path], Any]]] = [
     (r"\.safetensors$", _tensors),
     (r"\.pt$", _checkpoint),
+    (r"\.h5$", _hdf5),
     (r"\.jsonl$", _lines),
     (r"\.json$", _json),
     (r"\.(md|toml)$", _text),

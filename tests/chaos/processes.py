@@ -1,8 +1,10 @@
 """Runs of the `gocor` command in forked processes, which are killed from outside or at a chosen file operation.
 
-The parent has imported everything, so that a run starts at once. It computes nothing itself and has one thread.
+The parent has imported what a run imports (`import_what_it_imports`), so that a run starts at once. It computes nothing
+itself and has one thread.
 """
 
+import importlib
 import os
 import random
 import resource
@@ -11,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +28,13 @@ class Disturbance:
         die_at: number of the file operation at which the process kills itself by SIGKILL; 0 for none.
         jumping_clock: seed of a clock that jumps, backwards too; `None` for the machine's own.
         file_limit: largest size of a file in bytes; `None` for no limit.
+        modules: file for the names of the modules that the process has imported in the end; `None` for no file.
     """
 
     die_at: int = 0
     jumping_clock: int | None = None
     file_limit: int | None = None
+    modules: Path | None = None
 
 
 NONE = Disturbance()
@@ -53,6 +58,17 @@ def start(command: Sequence[str], folder: Path, disturbance: Disturbance = NONE)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def import_what_it_imports(command: Sequence[str], folder: Path) -> None:
+    """Run `gocor COMMAND` in a folder, and import the modules that it has imported."""
+    names = folder / "modules"
+    code = finish(start(command, folder, Disturbance(modules=names)))
+    assert code == 0, (folder / "printed").read_text()
+    for name in names.read_text().split():
+        with suppress(ImportError):  # a part of a package that was renamed or made at run time
+            importlib.import_module(name)
+    names.unlink()
 
 
 def finish(process: int) -> int:
@@ -87,7 +103,10 @@ def _run(command: Sequence[str], disturbance: Disturbance) -> int:
     try:
         cli.main()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
+        if end.code:
+            return end.code if isinstance(end.code, int) else 1
+    if disturbance.modules is not None:
+        disturbance.modules.write_text("\n".join(sys.modules))
     return 0
 
 

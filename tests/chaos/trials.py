@@ -14,9 +14,9 @@ from typing import Any
 from gocor.utils.files import file_stamp
 
 from .jobs import Job, snapshot
-from .processes import NONE, Disturbance, finish, kill_after, start
+from .processes import NONE, Disturbance, finish, import_what_it_imports, kill_after, start
 
-OPERATIONS = {"train": 320, "match": 260, "eval": 130}  # file operations of a run, or a few more
+OPERATIONS = {"train": 320, "match": 260, "hdf5": 40, "eval": 130}  # file operations of a run, or a few more
 
 
 class Chaos:
@@ -34,10 +34,13 @@ class Chaos:
     def __init__(self, job: Job, folder: Path, rng: random.Random) -> None:
         self.job, self.folder, self.rng = job, folder, rng
         self.counts: Counter[str] = Counter()
-        place, begin = self._new("undisturbed"), time.monotonic()
+        first, place = self._new("first"), self._new("undisturbed")
+        import_what_it_imports(job.command, first)
+        self.expected = snapshot(first / "out")
+        begin = time.monotonic()
         self._finish(place)
         self.seconds = time.monotonic() - begin
-        self.expected = snapshot(place / "out")
+        self._check(place)
 
     def kill(self, times: int) -> int:
         """SIGKILL a run several times in a row, then let it finish; returns how many kills took effect."""

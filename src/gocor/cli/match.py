@@ -1,6 +1,7 @@
 """`gocor match`: dense matches between images, saved as files."""
 
 from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -146,17 +147,17 @@ def _run(
     from ..pipeline.stores import open_store
     from .progress import Narrator
 
-    store = open_store(output)
-    store.check(job)
-    narrator = Narrator(store, len(pairs), json=json, quiet=quiet)
-    todo = Some.all(pairs) if overwrite else find_unfinished(pairs, job, store)
-    narrator.skip(todo)
-    if len(todo):
-        with warnings_as_lines(UntrainedWarning):
-            reports = run_job(todo, job, store, place, count=len(todo))
-        with narrator.progress(len(todo)):
-            for report in reports:
-                narrator.tell(report)
+    with closing(open_store(output)) as store:
+        store.check(job)
+        narrator = Narrator(store, len(pairs), json=json, quiet=quiet)
+        todo = Some.all(pairs) if overwrite else find_unfinished(pairs, job, store)
+        narrator.skip(todo)
+        if len(todo):
+            with warnings_as_lines(UntrainedWarning):
+                reports = run_job(todo, job, store, place, count=len(todo))
+            with narrator.progress(len(todo)):
+                for report in reports:
+                    narrator.tell(report)
     narrator.summarise()
     if narrator.only_error is not None:
         fail(describe(narrator.only_error), 1)

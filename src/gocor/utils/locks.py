@@ -73,15 +73,30 @@ def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
     """
     created = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK_FILE
     with ExitStack() as stack:
         for place in reversed(created):
             stack.callback(remove_if_empty, place)
+        yield stack.enter_context(claimed(folder / LOCK_FILE, folder, wait=wait))
+
+
+@contextmanager
+def claimed(path: Path, output: str | os.PathLike[str], *, wait: bool = False) -> Iterator[bool]:
+    """Hold the lock that stands for an output; the file `path` says who holds it.
+
+    Args:
+        path: of the lock file; see `locked_file`.
+        output: the file or folder to write to, for the message.
+        wait: wait until it is free; otherwise an `InputError` says who holds it.
+
+    Yields:
+        Whether the file system supports locks.
+    """
+    with ExitStack() as stack:
         try:
             supported = stack.enter_context(locked_file(path, wait=wait, text=f"process {os.getpid()} on {node()}\n"))
         except BusyError:
             holder = _read_if_possible(path).strip() or "another process"
-            raise InputError(f"{folder} is in use by {holder}: wait for it, or choose another --output") from None
+            raise InputError(f"{output} is in use by {holder}: wait for it, or choose another --output") from None
         yield supported
 
 

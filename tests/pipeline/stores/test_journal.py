@@ -196,7 +196,7 @@ def test_two_commands_cannot_write_the_same_file(tmp_path):
     first._journal.seek(0, os.SEEK_END)
     first._journal.write(b"not yet committed")
     before = (tmp_path / "results.h5").read_bytes()
-    with pytest.raises(InputError, match="is being written by another command"):
+    with pytest.raises(InputError, match=r"results\.h5 is in use by process \d+ on "):
         second.commit(pair(1), entry(1))
     assert (tmp_path / "results.h5").read_bytes() == before
     first.close()
@@ -219,3 +219,25 @@ def test_many_threads_may_ask_what_is_finished(tmp_path):
         found = list(threads.map(lambda number: store.is_finished(pair(number), {"number": 1}), [0, 1] * 20))
     store.close()
     assert found == [False, True] * 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="sets a limit of the process")
+@pytest.mark.parametrize("limit", [1, 100, 1000])
+def test_no_room_for_a_new_file_is_an_error_of_the_system(tmp_path, limit):
+    import resource
+    import signal
+
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = Hdf5Store(tmp_path / "results.h5")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.commit(pair(0), entry(0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+        store.close()
+    assert [path for path in tmp_path.iterdir() if path.name != "results.h5"] == []
+    store.commit(pair(0), entry(0))
+    store.close()
+    assert numbers(tmp_path / "results.h5") == {0}

@@ -26,7 +26,8 @@ class FolderStore:
     def place(self, pair: Pair) -> str:  # noqa: D102
         return str(self._root / pair.name)
 
-    def is_finished(self, pair: Pair, note: Note) -> bool:  # noqa: D102
+    def is_finished(self, pair: Pair, note: Note) -> bool:
+        """Whether there is a complete result with this note, which is freed of what a killed process left beside it."""
         folder = self._base / pair.name
         check_folder(folder)
         remove_leftovers(folder)

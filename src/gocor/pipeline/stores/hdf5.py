@@ -4,11 +4,13 @@ The process that gave the order writes the file; workers send it arrays. A resul
 committed (`journal.py`), so that the file is whole and readable whatever is killed when.
 """
 
+import io
 import json
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,8 @@ from ..._version import __version__
 from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
-from ...utils.files import PathLike, atomic_path, check_folder
+from ...utils.files import PathLike, check_folder, remove_leftovers, write_bytes_atomically
+from ...utils.locks import claimed
 from ..job import Job, Note, Saved
 from ..pairs import Pair
 from .base import extra_is_missing
@@ -50,7 +53,7 @@ class Hdf5Store:
         self._opening = threading.Lock()
         self._file: Any = None  # opened at first use
         self._journal: JournaledFile | None = None
-        self._lock: IO[bytes] | None = None
+        self._held = ExitStack()  # the lock of the file while it is open
 
     def __reduce__(self) -> tuple[Any, ...]:  # without the open file
         return Hdf5Store, (self._shown,)
@@ -99,25 +102,29 @@ class Hdf5Store:
         if self._file is not None:
             self._file.close()
             assert self._journal is not None
-            assert self._lock is not None
             self._journal.close()
-            self._lock.close()
-            self._file = self._journal = self._lock = None
+            self._file = self._journal = None
+            self._held.close()
 
     def _opened(self) -> Any:
         with self._opening:
             if self._file is None:
-                self._file = self._open()
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with ExitStack() as stack:
+                    stack.enter_context(claimed(self._path.with_name(f".{self._path.name}.lock"), self._shown))
+                    self._file = self._open()
+                    self._held = stack.pop_all()
             return self._file
 
     def _open(self) -> Any:
-        """Open the file, after the changes of an interrupted command were completed or taken back."""
+        """Open the file, which is locked, after the changes of an interrupted command were completed or taken back."""
         h5py = _h5py(self._shown)
+        remove_leftovers(self._path.parent)
         if not self._path.exists():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(self._path) as temporary, h5py.File(temporary, "w", libver=VERSION) as file:
+            content = io.BytesIO()  # h5py's own errors about a full disk are no OSError
+            with h5py.File(content, "w", libver=VERSION) as file:
                 file.attrs["gocor"] = __version__
-        self._lock = _locked(self._path, self._shown)  # before anything in the file is touched
+            write_bytes_atomically(self._path, content.getvalue())
         self._journal = JournaledFile(self._path, _committed_size(self._path))
         try:
             return h5py.File(self._journal, "r+", libver=VERSION)
@@ -133,21 +140,6 @@ def _committed_size(path: Path) -> int | None:
     if block[:8] != b"\x89HDF\r\n\x1a\n" or block[8] != 2:
         return None
     return int.from_bytes(block[END_OF_FILE], "little")
-
-
-def _locked(path: Path, shown: str) -> IO[bytes]:
-    """The file, locked until it is closed, so that no second command writes it; the lock ends with the process."""
-    file = open(path, "rb")  # noqa: SIM115 - `Hdf5Store.close` closes it
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return file
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return file
-    except OSError:
-        file.close()
-        raise InputError(f"{shown} is being written by another command: wait for its end") from None
 
 
 def _h5py(shown: str) -> Any:
