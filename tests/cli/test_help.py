@@ -11,6 +11,7 @@ from .test_cli import runner
 
 COMMANDS = [
     "match",
+    "reconstruct",
     "demo",
     "app",
     "models",

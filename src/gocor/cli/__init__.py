@@ -8,7 +8,21 @@ import typer
 from .._version import __version__
 from ..utils.errors import is_user_error
 from . import app as web_app
-from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, study, train
+from . import (
+    bench,
+    convert,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    inspect,
+    match,
+    models,
+    reconstruct,
+    study,
+    train,
+)
 from .errors import describe, fail
 from .logs import log_traceback, logger, start_log, stop_log
 
@@ -46,6 +60,7 @@ def root(
 
 
 app.command()(match.match)
+app.command()(reconstruct.reconstruct)
 app.command()(demo.demo)
 app.command("app")(web_app.app)
 app.command()(models.models)

@@ -62,16 +62,16 @@ def estimate_pose(start: Array, end: Array, first: Array, second: Array, thresho
     # Normalised image coordinates, so that both cameras are the identity.
     sides: list[Any] = [_normalise(points, camera) for points, camera in ((start, first), (end, second))]
     scaled = threshold / np.mean([first[0, 0], second[0, 0]])
-    best = None
+    best: Pose | None = None
+    find: Any = cv2.findEssentialMat
+    recover: Any = cv2.recoverPose  # the signatures of both overlap
     for method in (cv2.USAC_MAGSAC, cv2.USAC_ACCURATE):  # OpenCV's MAGSAC++ alone stops at a wrong pose now and then
         cv2.setRNGSeed(0)
-        essential, inliers = cv2.findEssentialMat(
-            *sides, np.eye(3), method=method, prob=0.9999, threshold=scaled, maxIters=5000
-        )
+        essential, inliers = find(*sides, np.eye(3), method=method, prob=0.9999, threshold=scaled, maxIters=5000)
         if essential is None or essential.shape != (3, 3):
             continue
         # By default, points beyond 50 baselines are outliers.
-        count, *pose, inliers, _ = cv2.recoverPose(essential, *sides, np.eye(3), distanceThresh=1e6, mask=inliers)
+        count, *pose, inliers, _ = recover(essential, *sides, np.eye(3), distanceThresh=1e6, mask=inliers)
         if count and (best is None or count > best.inliers.sum()):
             best = Pose(pose[0], pose[1].ravel(), inliers.ravel() > 0)
     return best
