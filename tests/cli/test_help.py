@@ -12,6 +12,7 @@ from .test_cli import runner
 COMMANDS = [
     "match",
     "reconstruct",
+    "panorama",
     "demo",
     "app",
     "models",

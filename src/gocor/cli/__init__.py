@@ -19,6 +19,7 @@ from . import (
     inspect,
     match,
     models,
+    panorama,
     reconstruct,
     study,
     train,
@@ -61,6 +62,7 @@ def root(
 
 app.command()(match.match)
 app.command()(reconstruct.reconstruct)
+app.command()(panorama.panorama)
 app.command()(demo.demo)
 app.command("app")(web_app.app)
 app.command()(models.models)
