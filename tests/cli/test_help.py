@@ -12,6 +12,8 @@ from .test_cli import runner
 COMMANDS = [
     "match",
     "video",
+    "reconstruct",
+    "panorama",
     "demo",
     "app",
     "models",
