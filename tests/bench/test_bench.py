@@ -159,7 +159,7 @@ def test_command_without_memory(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "no section is named 'nothing'; there are networks, modules, training, scaling"),
+        (["nothing"], "no section is named 'nothing'; there are networks, modules, training, scaling, match"),
         (["--quick", "--full"], "--quick and --full exclude each other"),
         (["--json", "nowhere/bench.json"], "nowhere does not exist: create the folder first"),
         (["--device", "meta"], "device must be auto, cpu or cuda, got 'meta'"),

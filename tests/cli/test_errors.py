@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gocor import GOCorError
-from gocor.cli.errors import describe, is_user_error, warnings_as_lines
+from gocor.cli.errors import describe, warnings_as_lines
 from gocor.data.datasets import MissingDataError
-from gocor.utils.errors import InputError, InputTypeError
+from gocor.utils.errors import InputError, InputTypeError, is_user_error
 
 MEMORY = "not enough memory: try a smaller --max-size or --batch"
 

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from gocor.cli.inspect import _print as print_layers
+from gocor.evaluation.inspect import inspect_network
 from gocor.models import create_model, save_model
+from gocor.utils.locks import locked_folder
 
 from ..data.datasets.samples import REAL, needs_real, write_sample
 from .test_cli import runner
@@ -37,6 +40,17 @@ def test_models_side_by_side(run, pairs, tmp_path):
     assert content["matchers"]["dis"]["manifest"]["metrics"]["aepe"] < 5.8
 
 
+def test_summary_as_json(run, pairs, tmp_path):
+    code, printed, err = run("eval", "manifest", "--root", pairs, "--model", "dis", "-o", tmp_path / "out", "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(printed)
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = summary["matchers"]["dis"]["manifest"]
+    assert found["metrics"] == written["matchers"]["dis"]["manifest"]["metrics"]
+    assert found["pairs"] == 3
+    assert str(tmp_path / "out" / "results.json") in summary["files"]
+
+
 def test_results_do_not_depend_on_when_they_were_made(run, pairs, tmp_path):
     command = ["eval", "manifest", "--root", pairs, "--model", "sift-homography", "-o"]
     first, again = run(*command, tmp_path / "a"), run(*command, tmp_path / "a")
@@ -63,20 +77,6 @@ def test_a_network_with_a_checkpoint_and_sheets(run, pairs, tmp_path):
     assert (code, err) == (0, "")
     assert "basenet-gocor-tiny (mine)" in printed
     assert (tmp_path / "out" / "sheets" / "manifest-000.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_study(run, pairs, tmp_path, monkeypatch):
-    from gocor.evaluation import studies
-
-    monkeypatch.setattr(studies, "ETAS", (0.0, 0.2))
-    code, printed, err = run(
-        *("eval", "manifest", "--root", pairs, "--study", "eta", "--model", "pwcnet-gocor-tiny"),
-        *("--weights", "none", "--limit", "1", "--device", "cpu", "-o", tmp_path / "out"),
-    )
-    assert code == 0
-    assert err.count("warning: pwcnet-gocor-tiny is untrained") == 2
-    assert "eta-0.2 (not retrained)" in printed
-    assert (tmp_path / "out" / "study-manifest.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_interrupted_command_is_quiet_and_can_be_resumed(run, pairs, tmp_path, monkeypatch):
@@ -119,10 +119,11 @@ def test_the_dev_set_is_one_command(run, tmp_path):
     [
         (["eval", "kitty", "--model", "dis"], "no benchmark is named 'kitty'"),
         (["eval", "manifest", "--model", "raft"], "no matcher is named 'raft'"),
-        (["eval", "manifest"], "give at least one --model, or a --study"),
-        (["eval", "manifest", "--study", "colour"], "no study is named 'colour'"),
-        (["eval", "manifest", "--study", "eta", "--iters-local", "3"], "a study sets iterations by itself"),
-        (["eval", "manifest", "--model", "dis", "--sheets", "1"], "--sheets compares two models"),
+        (["eval", "manifest"], "give at least one --model"),
+        (
+            ["eval", "manifest", "--model", "dis", "--sheets", "1"],
+            "--sheets compares models: give --model twice or more",
+        ),
         (["eval", "manifest", "--model", "dis", "--pixel", "3,4"], "--pixel is for the sheets"),
         (
             ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "3"],
@@ -170,3 +171,26 @@ def test_inspecting_a_network_without_gocor(run, tmp_path):
     assert code == 1
     assert err.splitlines()[-1] == "gocor: glunet-tiny has no GOCor module to inspect"
     assert not (tmp_path / "out").exists()
+
+
+def test_inspect_cuts_no_number_off(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    layers = inspect_network(create_model("glunet-gocor-tiny"))
+    for layer in layers:
+        layer.scalars.update(regularization=-1.2345e-05, step_factor=-1.2345e-05)
+        for name in ("target", "weight", "mask"):
+            layer.curves[name] = 0 * layer.curves[name] - 1.2345e-05
+    print_layers(layers)
+    table = capsys.readouterr().out
+    assert "…" not in table
+    assert table.count("-1.234e-05") + table.count("-1.235e-05") == 6 * len(layers)
+
+
+def test_a_second_command_into_the_same_folder_is_refused(run, pairs, tmp_path):
+    command = ["eval", "manifest", "--root", pairs, "--model", "identity", "-o", tmp_path / "out"]
+    with locked_folder(tmp_path / "out"):
+        code, printed, err = run(*command)
+        assert (code, printed) == (1, "")
+        assert err.startswith(f"gocor: {tmp_path / 'out'} is in use by process ")
+        assert err.count("\n") == 1
+    assert run(*command)[0] == 0

@@ -9,7 +9,23 @@ import pytest
 
 from .test_cli import runner
 
-COMMANDS = ["match", "video", "demo", "models", "convert", "train", "eval", "inspect", "bench", "data", "data preview"]
+COMMANDS = [
+    "match",
+    "video",
+    "demo",
+    "app",
+    "models",
+    "convert",
+    "export",
+    "train",
+    "eval",
+    "study",
+    "inspect",
+    "bench",
+    "data",
+    "data preview",
+    "doctor",
+]
 
 
 @pytest.fixture
@@ -41,6 +57,24 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == (2 if "x" in arguments else 0), done.stderr
     assert "AssertionError" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--version"], 0), (["--help"], 0), (["match"], 2), (["nosuch"], 2), (["train", "--nosuch"], 2)],
+)
+def test_help_version_and_usage_errors_take_no_time(arguments, code):
+    """Half a second of processor time is plenty without torch, which alone takes longer to import."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gocor", *arguments], capture_output=True, text=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == code, done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert not imported & {"torch", "numpy", "cv2", "matplotlib"}
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -4,32 +4,34 @@ import csv
 import errno
 import json
 import os
+import sys
 
 import cv2
 import numpy as np
 import pytest
 import torch
 
-from gocor.cli import batch
-from gocor.cli.errors import is_user_error
+from gocor.cli.progress import duration
 from gocor.data.io import read_flow, read_image, write_image
 from gocor.matching import MatchOptions
+from gocor.matching.api import match_stream
 from gocor.matching.files import check_formats
 from gocor.models import load_model, save_model
 from gocor.models.weights import UntrainedWarning
+from gocor.pipeline import images, worker
+from gocor.pipeline.stores import folder as folder_store
+from gocor.utils.errors import is_user_error
 
 from .test_cli import runner
 
 MODEL = "pwcnet-gocor-tiny"
-FILES = {
-    "flow.flo",
+MANY = {"flow.flo", "matches.csv", "done.json"}  # of each of several pairs
+FILES = MANY | {
     "flow.png",
     "warped.png",
     "overlay.png",
     "matches.png",
     "confidence.png",
-    "matches.csv",
-    "done.json",
 }
 WARNING = f"gocor: warning: {MODEL} is untrained (start values were asked for): its output means nothing\n"
 
@@ -41,12 +43,17 @@ def run(monkeypatch, capfd):
 
 @pytest.fixture
 def match(run, tmp_path):
-    """`gocor match` with a small untrained network, into the folder `out`."""
+    """`gocor match` with a small untrained network, into the folder `out`; stages are left out of stderr."""
 
     def call(*arguments):
-        return run("match", *arguments, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+        code, out, err = run("match", *arguments, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+        return code, out, without_stages(err)
 
     return call
+
+
+def without_stages(err):
+    return "".join(line for line in err.splitlines(keepends=True) if not line.endswith(" …\n"))
 
 
 def picture(height=48, width=64, seed=0):
@@ -96,10 +103,20 @@ def test_same_result_as_from_python(run, tmp_path):
     with pytest.warns(UntrainedWarning):
         network = load_model(MODEL, None, device="cpu")
     save_model(network, tmp_path / "weights.safetensors")
-    arguments = ["--model", MODEL, "--weights", tmp_path / "weights.safetensors", "--iters-local", 2, "--max-size", 0]
+    arguments = [
+        "--model",
+        MODEL,
+        "--weights",
+        tmp_path / "weights.safetensors",
+        "--iters-local",
+        2,
+        "--max-size",
+        0,
+        "-q",
+    ]
     assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
     pair = [(tmp_path / "a.png", tmp_path / "b.png")]
-    result = next(batch.match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))
+    result = next(match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))
     np.testing.assert_array_equal(read_flow(tmp_path / "out" / "flow.flo")[0], result.flow)
 
 
@@ -125,7 +142,7 @@ def test_folders_and_resuming(match, tmp_path, folders):
     assert (code, err) == (0, WARNING)
     assert names(tmp_path / "out") == {"a", "b", "c"}
     for name in "abc":
-        assert names(tmp_path / "out" / name) == FILES
+        assert names(tmp_path / "out" / name) == MANY
         assert f"{tmp_path / 'out' / name}: mean confidence" in out
     assert read_flow(tmp_path / "out" / "b" / "flow.flo")[0].shape == (2, 40, 56)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
@@ -142,6 +159,78 @@ def test_folders_and_resuming(match, tmp_path, folders):
     assert changed() == {"b", "c"}
     assert match(*folders, "--iters-local", 1)[0] == 0  # other options
     assert changed() == {"a", "b", "c"}
+
+
+def test_json_lines(match, tmp_path, folders):
+    (folders[1] / "a.png").write_text("not a picture")
+    code, out, err = match(*folders, "--json", "--pictures", "--formats", "npz")
+    lines = {line["name"]: line for line in map(json.loads, out.splitlines())}
+    assert code == 1
+    assert {name: line["status"] for name, line in lines.items()} == {"a": "failed", "b": "done", "c": "done"}
+    assert lines["a"]["error"].startswith(f"cannot read {folders[1] / 'a.png'}")
+    written = {path.rpartition("/")[2] for path in lines["b"]["files"]}
+    assert written == names(tmp_path / "out" / "b") == FILES - {"flow.flo"} | {"flow.npz"}
+    assert lines["b"]["matches"] == len((tmp_path / "out" / "b" / "matches.csv").read_text().splitlines()) - 1
+    assert "2 pairs matched in" in err
+    again = [json.loads(line) for line in match(*folders, "--json", "--pictures", "--formats", "npz")[1].splitlines()]
+    assert [(line["name"], line["status"]) for line in again] == [("b", "skipped"), ("c", "skipped"), ("a", "failed")]
+    match(*folders)  # without pictures: those of the earlier result are removed
+    assert names(tmp_path / "out" / "b") == MANY
+
+
+def test_one_hdf5_file(run, tmp_path, folders):
+    h5py = pytest.importorskip("h5py")
+    file = tmp_path / "new" / "results.h5"
+    arguments = ["match", *folders, "-o", file, "--model", MODEL, "--weights", "none"]
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, WARNING)
+    assert f"{file}:/a: mean confidence 0." in out
+    with h5py.File(file) as found:
+        assert set(found) == {"a", "b", "c"}
+        assert found["b/flow"].shape == (2, 40, 56)
+        assert json.loads(found["b"].attrs["done"])["query_size"] == [40, 56]
+    assert run(*arguments)[1] == "3 of 3 pairs are finished already; --overwrite matches again\n"
+    assert run(*arguments, "--formats", "none")[0] == 0
+    with h5py.File(file) as found:
+        assert set(found["b"]) == {"matches"}
+    assert run(*arguments, "--formats", "kitti")[2].endswith("formats must be flo or none, got kitti\n")
+    assert "holds no pictures" in run(*arguments, "--pictures")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--devices", "cpu,cpu", "--device", "cpu"], "--devices excludes --device and --ray"),
+        (["--devices", ","], "--devices must name devices, such as cuda:0,cuda:1, got ','"),
+        (["--devices", "cpu,abacus"], "device 'abacus' cannot be used here"),
+        (["--workers", "2"], "it needs --ray"),
+    ],
+)
+def test_places_that_cannot_be_used(match, folders, arguments, message):
+    code, out, err = match(*folders, *arguments)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert message in err
+
+
+def test_a_store_of_an_unknown_kind(run, folders):
+    pytest.importorskip("fsspec")
+    code, _, err = run("match", *folders, "-o", "nowhere://bucket/results", "--model", MODEL, "--weights", "none")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("gocor: cannot write to nowhere://bucket/results: ")
+
+
+def test_progress_where_there_is_no_terminal(match, folders, monkeypatch):
+    monkeypatch.setattr("gocor.cli.progress.INTERVAL", 0.0)
+    lines = match(*folders)[2].splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["gocor: 1 of 3 pairs", "gocor: 2 of 3 pairs"]
+    assert lines[1].endswith(" left")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.25, "4.2 s"), (80, "1 min 20 s"), (7500, "2 h 5 min"), (273601, "3 d 4 h")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_overwrite(match, tmp_path, folders):
@@ -205,7 +294,7 @@ def test_errors_are_one_line(run, tmp_path, folders, monkeypatch, arguments, mes
     before = sorted(tmp_path.rglob("*"))
     code, out, err = run("match", "-o", "out", "--model", MODEL, *arguments)
     assert (code, out) == (1, "")
-    lines = [line for line in err.splitlines() if "warning" not in line]
+    lines = [line for line in without_stages(err).splitlines() if "warning" not in line]
     assert len(lines) == 1
     assert lines[0].startswith("gocor: ")
     assert message in lines[0]
@@ -220,18 +309,18 @@ def test_wrong_command_line(run, arguments):
 
 
 def test_interrupted(match, tmp_path, folders, monkeypatch):
-    saved = batch.save_result
+    saved = folder_store.save_result
 
     def save_one(result, folder, **options):
         if folder.name == "b":
             raise KeyboardInterrupt
         return saved(result, folder, **options)
 
-    monkeypatch.setattr(batch, "save_result", save_one)
+    monkeypatch.setattr(folder_store, "save_result", save_one)
     assert match(*folders)[::2] == (130, WARNING)
-    assert names(tmp_path / "out") == {"a"}
-    monkeypatch.setattr(batch, "save_result", saved)
-    assert match(*folders)[1].startswith("1 of 3 pairs are finished")
+    assert names(tmp_path / "out") == {"a", "c"}  # of one size: matched together, before b
+    monkeypatch.setattr(folder_store, "save_result", saved)
+    assert match(*folders)[1].startswith("2 of 3 pairs are finished")
 
 
 def test_full_disk_ends_the_command(match, tmp_path, folders, monkeypatch):
@@ -243,11 +332,11 @@ def test_full_disk_ends_the_command(match, tmp_path, folders, monkeypatch):
     first = tmp_path / "out" / "a"
     assert (code, out) == (1, "")
     assert err == f"{WARNING}gocor: {first / 'flow.flo'}: No space left on device\n"
-    assert not names(first)
+    assert not first.exists()
 
 
 def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders, monkeypatch):
-    stream, sizes = batch.match_stream, []
+    stream, sizes = worker.match_stream, []
 
     def with_little_memory(pairs, *arguments, **options):
         sizes.append(len(pairs))
@@ -255,17 +344,17 @@ def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders,
             raise torch.OutOfMemoryError("CUDA out of memory")
         return stream(pairs, *arguments, **options)
 
-    monkeypatch.setattr(batch, "match_stream", with_little_memory)
+    monkeypatch.setattr(worker, "match_stream", with_little_memory)
     code, _, err = match(*folders)
     assert code == 1
-    assert sizes == [3, 1, 1, 1]
+    assert sizes == [2, 1, 1, 1]
     assert "gocor: b: not enough memory: try a smaller --max-size or --batch\n" in err
     assert names(tmp_path / "out") == {"a", "c"}
 
 
 @pytest.mark.parametrize("mistake", [lambda: int("x"), lambda: len(1), lambda: {}["x"]])
 def test_programming_errors_keep_their_traceback(match, folders, monkeypatch, mistake):
-    monkeypatch.setattr(batch, "as_picture", lambda path: mistake())
+    monkeypatch.setattr(images.ImageCache, "get", lambda self, path: mistake())
     with pytest.raises((ValueError, TypeError, KeyError)):
         match(*folders)
 
@@ -275,3 +364,90 @@ def test_errors_that_python_raises_are_bugs(formats, explained):
     with pytest.raises((ValueError, TypeError)) as caught:
         check_formats(formats)
     assert is_user_error(caught.value) == explained
+
+
+def test_an_output_folder_that_cannot_be_made_is_an_error_before_any_work(run, tmp_path, folders, monkeypatch):
+    monkeypatch.setattr("gocor.models.weights.load_model", None)  # not reached
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    images = folders[0] / "a.jpg", folders[1] / "a.png"
+    code, out, err = run("match", *images, "-o", tmp_path / "link")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == f"gocor: {tmp_path / 'link'}: is a symbolic link to a folder that does not exist"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "pairs.csv").write_text(f"reference,query,name\n{images[0]},{images[1]},a\n")
+    code, out, err = run("match", tmp_path / "pairs.csv", "-o", tmp_path / "out")
+    assert (code, out) == (1, "")
+    assert err == f"gocor: {tmp_path / 'out' / 'a'}: is a symbolic link to a folder that does not exist\n"
+
+
+def test_a_pipe_is_an_error_of_one_line(run, tmp_path, folders):
+    os.mkfifo(tmp_path / "pipe.png")
+    images = folders[0] / "a.jpg", tmp_path / "pipe.png"
+    code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+    assert code == 1
+    assert err.splitlines()[-1] == f"gocor: {images[1]} is a pipe, a socket or a device: give the path of a file"
+
+
+@pytest.fixture
+def pair(tmp_path):
+    for seed, name in enumerate(("a", "b")):
+        write_image(tmp_path / f"{name}.png", picture(seed=seed))
+    return tmp_path / "a.png", tmp_path / "b.png"
+
+
+def test_one_pair_shows_its_stages(run, tmp_path, pair):
+    code, out, err = run("match", *pair, "-o", tmp_path / "out", "--model", "glunet-gocor-tiny", "--weights", "none")
+    stages = [line.removeprefix("gocor: ").removesuffix(" …") for line in err.splitlines() if line.endswith(" …")]
+    assert code == 0
+    assert stages[:4] == ["loading glunet-gocor-tiny", f"reading {pair[0]}", f"reading {pair[1]}", "aligning"]
+    assert any(stage.startswith("matching") for stage in stages)
+    assert stages[-1] == f"writing {tmp_path / 'out'}"
+    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query, grey both")
+
+
+def test_a_live_line_on_a_terminal(run, tmp_path, pair, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    code, _, err = run("match", *pair, "-o", tmp_path / "out", "--model", MODEL, "--weights", "none")
+    assert code == 0
+    assert "writing " in err
+    assert "gocor: loading" not in err
+    assert "\x1b[2K" in err  # the line is erased at the end
+
+
+def test_quiet_prints_warnings_and_errors_only(run, tmp_path, pair):
+    quiet = ("-o", tmp_path / "out", "--model", MODEL, "--weights", "none", "--quiet")
+    assert run("match", *pair, *quiet) == (0, "", WARNING)
+    assert run("match", *pair, *quiet) == (0, "", "")  # finished
+    pair[1].write_text("not a picture")
+    code, out, err = run("match", *pair, *quiet)
+    assert (code, out) == (1, "")
+    assert "cannot read" in err
+
+
+def test_stages_are_those_of_a_logger(pair, caplog):
+    """A library user sees them by the means of Python's logging."""
+    with pytest.warns(UntrainedWarning):
+        network = load_model(MODEL, None, device="cpu")
+    with caplog.at_level("INFO", logger="gocor.matching"):
+        next(match_stream([pair], network))
+    assert caplog.messages == [
+        f"reading {pair[0]}",
+        f"reading {pair[1]}",
+        "matching",
+        "matching in the opposite direction",
+    ]
+
+
+def test_what_a_killed_command_left_behind_is_removed(match, tmp_path, folders):
+    assert match(*folders)[0] == 0
+    for pair in ("a", "b"):  # b is matched again, a is finished
+        place = tmp_path / "out" / pair / ".gocor-0123456789abcdef.tmp"
+        place.mkdir()
+        (place / ".lock").write_text("")
+        (place / "flow.flo").write_text("half")
+        (tmp_path / "out" / pair / ".gocor.lock").write_text("process 1 on elsewhere")
+    (tmp_path / "out" / "b" / "done.json").unlink()
+    assert match(*folders)[0] == 0
+    assert names(tmp_path / "out" / "a") == names(tmp_path / "out" / "b") == FILES

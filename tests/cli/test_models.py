@@ -1,5 +1,7 @@
 """`gocor models` and `gocor convert`."""
 
+import json
+
 import pytest
 import torch
 
@@ -23,6 +25,16 @@ def test_models(run):
     (default,) = (line.split() for line in out.splitlines() if line.startswith(" glunet-gocor "))
     assert default[1:6] == ["13,594,025", "shipped", "Apache-2.0", "63.0", "%"]
     assert "tiny" not in out
+
+
+def test_models_json(run):
+    code, out, err = run("models", "--json")
+    assert (code, err) == (0, "")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert list(rows) == list_models()
+    assert rows["glunet-gocor"]["parameters"] == 13_594_025
+    assert rows["glunet-gocor"]["weights"]["licence"].startswith("Apache-2.0")
+    assert rows["pwcnet"]["weights"] is None
 
 
 def test_convert(run, tmp_path):
@@ -49,7 +61,7 @@ def test_convert(run, tmp_path):
     ("source", "target", "message"),
     [
         ("gone.pth", "out.safetensors", "no such checkpoint: gone.pth"),
-        ("text.pth", "out.safetensors", "text.pth is not a checkpoint"),
+        ("text.pth", "out.safetensors", "text.pth is damaged or not a checkpoint"),
         ("text.pth", "out.pth", "out.pth: the name of the file to write must end in .safetensors"),
         ("text.pth", "gone/out.safetensors", "gone does not exist: create the folder first"),
     ],

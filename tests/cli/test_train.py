@@ -13,6 +13,7 @@ from gocor.data.io import write_image
 from gocor.models.zoo import read_row
 from gocor.training import Outcome
 from gocor.training.checkpoint import read_checkpoint
+from gocor.utils.locks import locked_folder
 
 from ..training.test_flow_data import smooth
 from ..training.test_logs import events_of
@@ -47,7 +48,8 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         ["step", "2/2"],
         ["step", "2:"],
     ]
-    assert " left" in lines[1]
+    assert lines[1] == "2 steps to take, each on 2 pairs of 64×64 pixels"
+    assert " left" in lines[2]
     assert lines[-1] == (
         "wrote runs/pwcnet-gocor-tiny/best.safetensors, its runs/pwcnet-gocor-tiny/card.md, "
         "and runs/pwcnet-gocor-tiny/final.safetensors"
@@ -90,6 +92,8 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
     code, out, _ = run("train", "--model", "pwcnet-gocor-tiny", "--resume", "--steps", "3")
     assert code == 0
     assert "from step 2" in out
+    commands = read_row(folder / "final.toml").runs[0].command.splitlines()
+    assert commands == [metadata["command"], "gocor train --model pwcnet-gocor-tiny --resume --steps 3"]
     assert read_checkpoint(folder / "last.pt")["progress"]["step"] == 3
     weights = folder / "best.safetensors"
     pair = photos / "0.png", photos / "1.png"
@@ -116,6 +120,7 @@ def test_moving_objects(run, photos, tmp_path):
         (("--data", "gone"), "gone does not exist"),
         ((), "pairs come from photos (data) or from data sets with flow (flow), got neither"),
         (("--data", "."), "has no image files"),
+        (("--resume",), "runs/pwcnet-gocor-tiny holds no run to resume: give the folder of one by --output"),
         (("--data", ".", "--set", "epochs=3"), "there is no option 'epochs'"),
         (("--data", ".", "--init", "gone.safetensors"), "no such checkpoint: gone.safetensors"),
         (("--data", ".", "--config", "gone.toml"), "gone.toml does not exist"),
@@ -151,6 +156,42 @@ def test_the_exit_code_of_a_signal(run, tmp_path, monkeypatch, number):
 def test_stop_after_leaves_something_to_resume(run, photos, tmp_path):
     code, out, _ = run("train", "--data", photos, *SMALL, "--steps", "9999", "--stop-after", "0.01", "-o", tmp_path)
     assert code == 0
-    assert out.splitlines()[-1].endswith(f"--resume continues from {tmp_path}/last.pt")
+    assert out.splitlines()[-1] == f"to continue: gocor train --output {tmp_path} --resume"
     assert not (tmp_path / "best.safetensors").exists()
     assert read_checkpoint(tmp_path / "last.pt")["progress"]["step"] >= 1
+
+
+def test_a_second_command_into_the_same_folder_is_refused(run, photos, tmp_path):
+    folder = tmp_path / "run"
+    command = ("train", "--data", photos, *SMALL, "-o", folder, "--steps", "2", "--set", "validation_pairs=2")
+    with locked_folder(folder):
+        for others in ((), ("--resume",)):
+            code, out, err = run(*command, *others)
+            assert (code, out) == (1, "")
+            assert err.startswith(f"gocor: {folder} is in use by process ")
+            assert err.count("\n") == 1
+    assert run(*command)[0] == 0
+
+
+def test_a_variant_is_trained_from_the_command_line_and_loads_again(run, photos, tmp_path):
+    from gocor import load_model
+    from gocor.models import create_model, save_model
+
+    small = ("--set", "network.width=0.125", "--set", "network.local.radius=2", "--size", "64", "--batch", "1")
+    save_model(create_model("pwcnet", {"width": 0.125, "local.radius": 2}), tmp_path / "plain.safetensors")
+    (tmp_path / "run.toml").write_text('model = "pwcnet-gocor"\n[network.local]\neta = 0.1\niters = 1\n')
+    command = ("train", "--data", photos, "--config", tmp_path / "run.toml", *small, "--steps", "1", "--device", "cpu")
+    command += ("--set", "validation_pairs=2", "-o", tmp_path / "run")
+    code, out, err = run(*command, "--init", tmp_path / "plain.safetensors")
+    assert code == 0, err
+    assert "tensors of pwcnet; 30 of matching.0 to matching.4 start anew" in out
+    network = load_model("pwcnet-gocor", tmp_path / "run" / "final.safetensors", device="cpu")
+    assert network.variant == {"width": 0.125, "local.radius": 2, "local.eta": 0.1, "local.iters": 1}
+    code, _, err = run("train", "-o", tmp_path / "run", "--resume", "--steps", "2", "--set", "network.local.eta=0.2")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "other options of the network: they cannot change on a resume" in err
+    code, _, err = run(*command, "--set", "network.local.etta=0.2")
+    assert (code, err) == (
+        1,
+        "gocor: pwcnet-gocor has no option 'local.etta'; the nearest are local.eta\n",
+    )

@@ -18,7 +18,7 @@ from gocor.models import create_model
 
 from ..data.datasets.samples import write_sample
 from ..models.test_own_network import OwnNetwork
-from ..test_assets import ASSETS
+from ..test_assets import PHOTOS
 from .oracles import Oracle
 
 
@@ -112,7 +112,7 @@ def test_a_network_is_evaluated_as_it_is_and_left_so(dataset):
 @pytest.mark.parametrize("align", [None, False])
 def test_a_network_is_evaluated_as_it_matches(align):
     """The scored flow is that of `gocor.match`, alignment and flat scenes included."""
-    network, reference = OwnNetwork().eval(), read_image(ASSETS / "reference.jpg")[:300:2, :300:2].copy()
+    network, reference = OwnNetwork().eval(), read_image(PHOTOS / "reference.jpg")[:300:2, :300:2].copy()
     query = np.ascontiguousarray(np.rot90(reference))
     result = gocor.match(reference, query, network, align=align, min_size=200)
     flow = network_matcher(network, align=align, min_size=200)(reference, query)
@@ -171,3 +171,19 @@ def test_several_data_sets(tmp_path):
     assert list(found) == ["sintel-clean", "sintel-final"]
     assert {path.name for path in (tmp_path / "saved").iterdir()} == {"sintel-clean", "sintel-final"}
     assert found["sintel-clean"].metrics["aepe"] == pytest.approx(np.hypot(5, 3))
+
+
+def test_the_papers_protocols_do_not_enlarge_images(tmp_path):
+    benchmarks = open_benchmark("kitti2012", write_sample("kitti2012", tmp_path))
+    (dataset, protocol), network = benchmarks["kitti2012"], create_model("glunet-gocor-tiny")
+    assert network.min_size == 1024
+    seen = []
+    network.register_forward_pre_hook(lambda *_: None)
+    original = network.working_size
+    network.working_size = lambda *size, **options: seen.append(options["min_size"]) or original(*size, **options)
+    evaluate(network, dataset, protocol)
+    assert set(seen) == {0}
+    seen.clear()
+    evaluate(network, dataset, protocol, min_size=64)
+    evaluate(network, dataset[:1], INSIDE, max_size=128)
+    assert set(seen) == {64, 1024}

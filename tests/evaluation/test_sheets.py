@@ -66,6 +66,20 @@ def test_sheets_with_and_without_gocor():
     without = read(draw_sheet(pair, {"identity": identity, "dis": dis}))
     assert with_gocor.shape[0] > 1.3 * without.shape[0]
     assert without.std() > 10
+    three = read(draw_sheet(pair, {"identity": identity, "dis": dis, "again": dis}))
+    assert (three.shape[0], three.shape[1] > without.shape[1]) == (without.shape[0], True)
+
+
+def test_confidences_of_the_reference_itself_peak_at_the_pixel():
+    found = confidences(create_model("glunet-gocor-tiny"), dense_pair(), (30, 40))
+    assert len(found.own_maps) == len(found.maps) == len(found.titles)
+    left, right, bottom, top = found.own_extent
+    for scores in found.own_maps[:1]:  # plain correlation of unit vectors is highest with itself
+        row, column = np.unravel_index(scores.argmax(), scores.shape)
+        x = left + (column + 0.5) * (right - left) / scores.shape[1]
+        y = top + (row + 0.5) * (bottom - top) / scores.shape[0]
+        assert abs(x - 30) <= (right - left) / scores.shape[1]
+        assert abs(y - 40) <= (bottom - top) / scores.shape[0]
 
 
 def test_sheets_show_what_the_options_give():
@@ -82,7 +96,7 @@ def test_a_sheet_of_sparse_points(tmp_path):
 
 
 def test_what_cannot_be_drawn():
-    with pytest.raises(ValueError, match="two matchers, got 1"):
+    with pytest.raises(ValueError, match="two or more matchers, got 1"):
         draw_sheet(dense_pair(), {"dis": dis})
     with pytest.raises(ValueError, match=r"outside the reference, which has 128×96 pixels"):
         draw_sheet(dense_pair(), {"identity": identity, "dis": dis}, pixel=(128, 0))

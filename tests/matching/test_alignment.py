@@ -9,7 +9,7 @@ import torch
 
 import gocor
 from gocor.matching.alignment import match_wide_baseline
-from gocor.matching.alignment.search import AlignmentSearch, fit_homography
+from gocor.matching.alignment.search import AlignmentSearch, _from_other_side, fit_homography
 from gocor.matching.alignment.settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from gocor.matching.alignment.views import View
 from gocor.matching.alignment.warping import warp_perspective
@@ -21,7 +21,7 @@ from gocor.models import create_model, load_model
 from gocor.ops.homography import jacobian, project, project_map
 from gocor.ops.warp import pixel_grid
 from tests.models.test_own_network import OwnNetwork
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 
 SIDE = 256
 MATRIX = np.array([[0.9, -0.3, 20.0], [0.25, 1.1, -8.0], [4e-4, -2e-4, 1.0]])
@@ -128,7 +128,7 @@ def test_pixels_beyond_the_horizon_lead_nowhere():
 
 @pytest.fixture(scope="module")
 def photo():
-    image = cv2.cvtColor(cv2.imread(str(ASSETS / "reference.jpg")), cv2.COLOR_BGR2RGB)
+    image = cv2.cvtColor(cv2.imread(str(PHOTOS / "reference.jpg")), cv2.COLOR_BGR2RGB)
     return cv2.resize(image, (320, 320 * image.shape[0] // image.shape[1]), interpolation=cv2.INTER_AREA)
 
 
@@ -219,3 +219,30 @@ def test_the_learnt_confidence_follows_the_flow_of_aligned_and_close_pairs():
     plain = match_wide_baseline(network, reference, query, confidence=True, min_size=0)
     assert plain.confidence.shape == plain.visibility.shape == (2, 1, 48, 64)
     assert match_wide_baseline(network, reference, query, min_size=0).confidence is None
+
+
+@torch.inference_mode()
+def test_a_close_up_is_found_from_the_other_side():
+    """The query shows a quarter of the reference's width."""
+    network = load_model("recurrent-gocor", device="cpu")
+    whole = cv2.cvtColor(cv2.imread(str(PHOTOS / "reference.jpg")), cv2.COLOR_BGR2RGB)
+    part = cv2.resize(whole[120:220, 250:400], (300, 200), interpolation=cv2.INTER_CUBIC)
+    true = np.array([[2.0, 0, -500 + 0.5], [0, 2, -240 + 0.5], [0, 0, 1]])
+    images = [torch.from_numpy(image).permute(2, 0, 1)[None].float() for image in (whole, part)]
+    search = AlignmentSearch(
+        network, *images, AlignmentSettings(shifts=(), turns=(), tilts=(), distant_starts=1, rounds=2)
+    )
+    assert search.homography(0) is None
+    search.run()
+    points = np.array([[270.0, 140], [380, 140], [320, 170], [270, 200], [380, 200]])
+    error = np.linalg.norm(project(search.homography(0), points) - project(true, points), axis=1)
+    assert error.max() < 6
+
+
+def test_a_view_from_the_other_side_is_its_inverse():
+    points = np.random.default_rng(0).uniform(0, 255, (50, 2))
+    view = View(MATRIX, points, points, np.zeros(50), 0.4)
+    other = _from_other_side(view, 3)
+    np.testing.assert_allclose(project(other.matrix, other.points), points, atol=1e-6)
+    np.testing.assert_allclose(other.points, other.targets)
+    assert (other.support, other.pair) == (0.4, 3)

@@ -123,7 +123,7 @@ def test_extreme_sizes(network):
 def test_bad_arguments(network):
     with pytest.raises(TypeError, match="both be one image, or both be lists"):
         gocor.match([picture(8, 8)], picture(8, 8), network)
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
+    with pytest.raises(ValueError, match="same length, got"):
         gocor.match([picture(8, 8)] * 2, [picture(8, 8)], network)
     with pytest.raises(ValueError, match="no model is named"):
         gocor.match(picture(8, 8), picture(8, 8), "raft")
@@ -220,3 +220,25 @@ def test_results_can_be_used_with_autograd(network):
     weight = torch.ones(2, 1, 1, requires_grad=True)
     (weight * flow).sum().backward()
     assert weight.grad.isfinite().all()
+
+
+def test_lists_of_different_lengths(network):
+    images = [picture(16, 16)] * 3
+    with pytest.raises(ValueError, match="same length, got 3 and 2 images"):
+        gocor.match(images, images[:2], network)
+
+
+def test_a_model_that_is_none():
+    with pytest.raises(TypeError, match=r"model must be a name of list_models\(\) or a MatchingNetwork, got Conv2d"):
+        gocor.match(picture(16, 16), picture(16, 16), torch.nn.Conv2d(1, 1, 1))
+    with pytest.raises(TypeError, match="the name of a model must be a string, got Conv2d"):
+        gocor.load_model(torch.nn.Conv2d(1, 1, 1))
+
+
+def test_a_result_equals_itself_alone(network):
+    images = picture(16, 16), picture(16, 16)
+    first, second = (gocor.match(*images, network) for _ in range(2))
+    assert torch.equal(first.flow, second.flow)
+    assert first == first
+    assert first != second
+    assert len({first, second, first}) == 2

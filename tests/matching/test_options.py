@@ -52,7 +52,7 @@ def test_the_network_decides_what_is_left_open():
 def test_as_a_dictionary():
     options = MatchOptions(iters_local=3, max_size=None)
     stored = {"iters_local": 3, "iters_global": None, "updates": None, "min_size": None, "max_size": None}
-    stored |= {"align": None, "confidence": None}
+    stored |= {"align": None, "confidence": None, "fast": False}
     assert options.as_dict() == stored
     assert MatchOptions(**stored) == options
 
@@ -82,3 +82,13 @@ def test_a_learnt_confidence_needs_no_backward_flow():
     checked = match_tensors(network, *images, replace(options, confidence="consistency"))
     assert checked.confidence is None
     assert checked.backward is not None
+
+
+def test_fast_neither_enlarges_nor_makes_all_updates_unless_told_to():
+    network = create_model("recurrent-gocor-tiny")
+    fast = MatchOptions(fast=True).resolve(network)
+    assert (fast.min_size, fast.updates) == (0, network.fast_updates)
+    assert network.fast_updates < network.updates
+    told = MatchOptions(fast=True, min_size=512, updates=3).resolve(network)
+    assert (told.min_size, told.updates) == (512, 3)
+    assert MatchOptions(fast=True).resolve(create_model("pwcnet-gocor-tiny")).updates is None

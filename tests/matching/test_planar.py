@@ -8,7 +8,7 @@ import torch
 from gocor.matching.planar import prefer_homography
 from gocor.ops.homography import project_map
 from gocor.ops.warp import pixel_grid
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 
 MATRIX = np.array([[0.98, -0.05, 12.0], [0.04, 1.01, -6.0], [5e-5, -3e-5, 1.0]])
 SIZE = (240, 320)
@@ -24,7 +24,7 @@ def tensor(image):
 
 @pytest.fixture(scope="module")
 def query():
-    image = cv2.cvtColor(cv2.imread(str(ASSETS / "query.jpg")), cv2.COLOR_BGR2RGB)
+    image = cv2.cvtColor(cv2.imread(str(PHOTOS / "query.jpg")), cv2.COLOR_BGR2RGB)
     return cv2.resize(image, SIZE[::-1], interpolation=cv2.INTER_AREA)
 
 

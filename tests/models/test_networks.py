@@ -10,7 +10,7 @@ from gocor.data.io import read_image
 from gocor.models import BaseNet, PWCNet, create_model, list_models
 from gocor.models.decoders import Upsampler
 from tests.conftest import relative_error
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 
 TINY = [name for name in list_models(tiny=True) if name.endswith("-tiny")]
 every_tiny = pytest.mark.parametrize("name", TINY)
@@ -220,7 +220,7 @@ def test_a_layer_of_ones_own():
         def forward(self, reference, query, iters=None):
             return gocor.local_correlation(reference, query, 2) ** 3
 
-    network = PWCNet([Mine() for _ in range(5)], radius=2, width=1 / 8, channels=(4, 4, 8, 8, 12, 12)).eval()
+    network = PWCNet([Mine() for _ in range(5)], radius=2, width=1 / 8).eval()
     reference, query = images("cpu", (64, 64), (64, 64))
     assert network(reference, query).shape == (1, 2, 64, 64)
     with pytest.raises(ValueError, match="five local correlation layers, got 2"):
@@ -240,7 +240,7 @@ def test_flow_upsamplers_start_as_bilinear_interpolation():
 @torch.no_grad()
 def test_pwcnet_starts_with_features_that_correlations_can_tell_apart_and_small_flows():
     network = create_model("pwcnet")
-    images = [read_image(ASSETS / f"{name}.jpg") for name in ("reference", "query")]
+    images = [read_image(PHOTOS / f"{name}.jpg") for name in ("reference", "query")]
     pair = network.prepare(*(torch.from_numpy(i).permute(2, 0, 1)[None].float() for i in images), (256, 320))
     for features in network.pyramid(pair[0])[1:]:
         assert 0.3 < features.std() < 3

@@ -24,7 +24,7 @@ from gocor.models.registry import REGISTRY
 from gocor.ops.warp import pixel_grid, warp
 from tests.cli.test_cli import runner
 from tests.data.datasets.samples import write_sample
-from tests.test_assets import ASSETS
+from tests.test_assets import PHOTOS
 from tests.training.toy import toy_run
 
 NAME = "own-network"
@@ -85,7 +85,7 @@ def _registered():
 
 @pytest.fixture(scope="module")
 def photo():
-    image = cv2.cvtColor(cv2.imread(str(ASSETS / "reference.jpg")), cv2.COLOR_BGR2RGB)
+    image = cv2.cvtColor(cv2.imread(str(PHOTOS / "reference.jpg")), cv2.COLOR_BGR2RGB)
     return cv2.resize(image, (160, 120), interpolation=cv2.INTER_AREA)
 
 

@@ -106,7 +106,7 @@ def test_what_is_not_a_checkpoint_of_the_network(tmp_path, capsys):
         load_tiny(path)
     for content in (b"", b"not a checkpoint at all", b"\x80\x04."):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"file.pth is not a checkpoint"):
+        with pytest.raises(ValueError, match=r"file.pth is (damaged or not a checkpoint|empty)"):
             load_tiny(path)
     path.write_bytes(pickle.dumps(Malicious()))
     with pytest.raises(ValueError, match="not a checkpoint, or it holds more than tensors"):

@@ -1,16 +1,17 @@
 """Options: defaults by model, TOML, command line, and what is refused."""
 
 import pytest
+import torch
 
 from gocor.training import make_config
-from gocor.training.config import parse_assignment
+from gocor.training.config import parse_assignment, read_commands
 
 
 def test_defaults_depend_on_the_model():
     basenet = make_config({"data": ["photos"]})
     assert (basenet.model, basenet.output, basenet.size) == ("basenet-gocor", "runs/basenet-gocor", (256, 256))
     semantic = make_config({"data": ["photos"], "model": "semantic-glunet-gocor"})
-    assert (semantic.size, semantic.batch) == (make_config({"data": ["p"], "model": "glunet"}).size, 16)
+    assert (semantic.size, semantic.lr) == (make_config({"data": ["p"], "model": "glunet"}).size, 3e-4)
     assert make_config({"data": ["photos"], "model": "pwcnet", "batch": 3}).batch == 3
 
 
@@ -19,7 +20,24 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_defaults(tmp_path
     file.write_text('data = ["a", "b"]\nlr = 1\nsteps = 7\nsize = [64, 128]\ngraph = false\n')
     config = make_config({"steps": 9}, file=file)
     assert (config.data, config.lr, config.steps, config.size, config.graph) == (("a", "b"), 1.0, 9, (64, 128), False)
-    assert config.batch == 32
+    assert config.lr == 1
+
+
+def test_batches_are_small_by_default_on_a_cpu(monkeypatch):
+    """A step of BaseNet-GOCor with 32 pairs took minutes."""
+    monkeypatch.setattr("gocor.training.config.choose_device", lambda name: torch.device(name))
+    assert make_config({"data": ["p"], "device": "cuda"}).batch == 32
+    assert make_config({"data": ["p"], "device": "cpu"}).batch == 4
+    assert make_config({"data": ["p"], "device": "cpu", "batch": 8}).batch == 8
+
+
+def test_the_commands_of_a_run_are_kept_beside_its_options(tmp_path):
+    config = make_config({"data": ["p"]})
+    commands = ["gocor train --data 'my photos'", 'gocor train --resume -o "é\n"']
+    config.save(tmp_path, commands)
+    assert read_commands(tmp_path) == commands
+    assert make_config({}, file=tmp_path / "config.toml") == config
+    assert read_commands(tmp_path / "none") == []
 
 
 def test_saved_options_are_read_back(tmp_path):
@@ -73,3 +91,21 @@ def test_assignments():
     assert parse_assignment("graph = true") == ("graph", True)
     with pytest.raises(ValueError, match="KEY=VALUE"):
         parse_assignment("ema")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("size = 1" + 5000 * "0", "run.toml is not a TOML file: a number has too many digits"),
+        ("size = " + 10_000 * "[", "run.toml is not a TOML file: it is nested too deeply"),
+        ("lr = 1" + 400 * "0", "lr must be at most"),
+        ("steps = 1" + 400 * "0", "steps must be at most"),
+        ('data = ["a\\u0000"]', "data must not hold the character NUL"),
+        ('size = "' + 5000 * "a" + '"', "size must "),
+    ],
+)
+def test_hostile_files_are_refused_in_a_short_line(tmp_path, text, message):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        make_config({}, file=tmp_path / "run.toml")
+    assert len(str(error.value)) < 300 + len(str(tmp_path))

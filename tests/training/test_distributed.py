@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gocor.training.checkpoint import read_checkpoint
-from gocor.training.distributed import Group
+from gocor.training.distributed import Group, processes
 
 from .test_resume import ROOT, records
 from .toy import toy_run
@@ -77,3 +77,17 @@ def test_a_batch_that_cannot_be_shared(tmp_path, monkeypatch):
     monkeypatch.setattr("gocor.training.loop.processes", three)
     with pytest.raises(ValueError, match="batch must be a multiple of the 3 processes, got 2"):
         toy_run(tmp_path)
+
+
+def test_processes_that_others_have_joined_stay_joined(tmp_path, monkeypatch):
+    """Ray Train starts the process group itself."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
+    try:
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        with processes("cpu") as group:
+            assert (group.rank, group.world_size) == (0, 1)
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()

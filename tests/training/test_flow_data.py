@@ -10,6 +10,8 @@ from gocor.ops.warp import warp
 from gocor.training.flow_data import FlowPairs
 from gocor.training.sources import open_datasets
 
+from ..data.datasets.samples import write_sample
+
 
 def smooth(height, width, seed):
     import cv2
@@ -116,8 +118,8 @@ def test_data_sets_are_split(tmp_path):
     assert (len(train), len(held_out)) == (3, 1)
     assert held_out.pairs[0].name == "3"
     assert held_out.batch(0, 2).reference.shape == (2, 3, 32, 32)
-    with pytest.raises(ValueError, match=r"given as NAME=FOLDER, got 'x'"):
-        open_datasets(["x"])
+    with pytest.raises(ValueError, match=r"no data set is named 'x'"):
+        open_datasets(["x=."])
 
 
 def test_points_cannot_be_trained_on():
@@ -127,3 +129,36 @@ def test_points_cannot_be_trained_on():
         FlowPairs([points], size=(32, 32)).batch(0, 1)
     with pytest.raises(ValueError, match="no pairs"):
         FlowPairs([], size=(32, 32))
+
+
+def test_one_data_set_twice_is_two_sources(tmp_path):
+    root = write_sample("sintel", tmp_path)
+    both, held_out = FlowPairs.open([f"sintel={root}", f"sintel:pass=final={root}"], size=(32, 32))
+    one, _ = FlowPairs.open(["sintel"], root=root, size=(32, 32))
+    assert (len(both), len(held_out)) == (2 * len(one), 2)
+    passes = {pair.name: [] for pair in both.pairs}
+    for pair in both.pairs:
+        passes[pair.name].append(pair.reference.mean())
+    assert all(len(values) == 2 for values in passes.values())
+    assert list(open_datasets([f"sintel={root}", f"sintel:pass=final={root}"])) == ["sintel", "sintel:pass=final"]
+
+
+def test_shares_hold_whatever_the_sizes_and_every_pair_is_used(tmp_path):
+    from gocor.training.flow_data import _Mixture
+
+    small, large = [f"a{i}" for i in range(3)], [f"b{i}" for i in range(50)]
+    mixture = _Mixture([small, large], [3.0, 1.0], seed=5)
+    drawn = [mixture.draw(number) for number in range(480)]
+    assert sum(name.startswith("a") for name in drawn) == 360
+    assert {name: drawn.count(name) for name in small} == dict.fromkeys(small, 120)
+    assert len(set(drawn) & set(large)) == 50
+    assert drawn == [_Mixture([small, large], [3.0, 1.0], seed=5).draw(number) for number in range(480)]
+    assert drawn != [_Mixture([small, large], [3.0, 1.0], seed=6).draw(number) for number in range(480)]
+
+
+def test_shares_on_the_command_line(tmp_path):
+    root = write_sample("sintel", tmp_path)
+    entries = [f"sintel:share=1={root}", f"sintel:pass=final,share=3={root}"]
+    pairs, _ = FlowPairs.open(entries, size=(32, 32), seed=1)
+    assert len(pairs.batch(0, 4)) == 4
+    assert [int(places) for places in pairs.pairs.places] == [60, 180]

@@ -32,6 +32,34 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert lines[0] == {"step": 15, "kind": "train", "loss": 0.123456, "epe": None, "skipped": 3}
 
 
+def test_the_first_step_and_slow_ones_print_a_line(tmp_path, capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    log = RunLog(tmp_path, step=0, total=5)
+    for step, seconds in ((1, 6), (2, 6), (3, 6), (4, 60)):
+        now[0] += seconds
+        if step == 4:
+            log.record(step, "train", {"loss": 1.0})
+        log.advance(step, {})
+    log.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "step 1/5  6 s a step  0:00:24 left"
+    assert [line.split()[1] for line in lines] == ["1/5", "3/5", "4/5"]
+    assert not [line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"step": 1' in line]
+
+
+def test_a_slow_run_on_a_cpu_says_what_to_do(tmp_path, capsys, monkeypatch):
+    from gocor.training import train
+
+    monkeypatch.setattr("gocor.training.loop.SLOW_HOURS", 0.0)
+    config = toy_config(tmp_path, steps=3, log_every=50)
+    train(config, sources=toy_sources(config))
+    lines = capsys.readouterr().out.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("step 1/3  "))
+    assert "hours on this CPU: a GPU is much faster" in lines[place + 1]
+    assert sum("on this CPU" in line for line in lines) == 1
+
+
 def test_time_left_is_that_of_the_limit_where_it_is_shorter(tmp_path, capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gocor.models import load_model
-from gocor.training.checkpoint import read_checkpoint, remove_leftovers
+from gocor.training.checkpoint import read_checkpoint
 from gocor.training.logs import trim_log
 
 from .toy import Toy, toy_config, toy_run, toy_sources
@@ -109,6 +109,67 @@ def test_a_signal_stops_with_a_checkpoint(tmp_path, number):
     assert (resumed.step, resumed.finished, resumed.signal) == (outcome.step + 1, True, None)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_signal_ends_a_validation_at_once(tmp_path, number, last):
+    """It is validated after the resume; all is then as without the signal."""
+    options = {"validate_every": 2, "validation_pairs": 4, "steps": 2 if last else 4}
+
+    class Signalling(Toy):
+        batches = 0
+
+        def batch(self, *args, **options):
+            self.batches += 1
+            if self.batches == 1:
+                os.kill(os.getpid(), number)
+            return super().batch(*args, **options)
+
+    validation = Signalling(seed=1)
+    sources = type(toy_sources(toy_config(tmp_path)))(Toy(), validation, "toy pairs")
+    outcome = toy_run(tmp_path / "stopped", sources=sources, **options)
+    assert (outcome.step, outcome.finished, outcome.signal, validation.batches) == (2, False, number, 1)
+    toy_run(tmp_path / "stopped", resume=True, **options)
+    toy_run(tmp_path / "whole", **options)
+    assert comparable(tmp_path / "stopped") == comparable(tmp_path / "whole")
+    progress = [read_checkpoint(tmp_path / name / "last.pt")["progress"] for name in ("stopped", "whole")]
+    assert progress[0] | {"seconds": 0} == progress[1] | {"seconds": 0}
+
+
+def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp_path, monkeypatch):
+    """The validation is recorded once, though it is made twice."""
+    from gocor.training import loop
+
+    options, saves = {"steps": 2, "checkpoint_every": 2}, []
+
+    def save_once(*args):
+        if saves:
+            raise KeyboardInterrupt
+        saves.append(save(*args))
+
+    save = loop.save_checkpoint
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_checkpoint", save_once)
+        with pytest.raises(KeyboardInterrupt):
+            toy_run(tmp_path / "ended", **options)
+    toy_run(tmp_path / "ended", resume=True, **options)
+    toy_run(tmp_path / "whole", **options)
+    assert comparable(tmp_path / "ended") == comparable(tmp_path / "whole")
+
+
+def test_a_signal_before_the_first_step_ends_the_run_at_once(tmp_path, monkeypatch, capsys):
+    from gocor.training import loop, train
+
+    def slow(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the signal did not end it")
+
+    monkeypatch.setattr(loop, "build_step", slow)
+    outcome = train(toy_config(tmp_path / "run"), sources=toy_sources(toy_config(tmp_path)))
+    assert (outcome.step, outcome.finished, outcome.signal) == (0, False, signal.SIGINT)
+    assert capsys.readouterr().out == "stopped by SIGINT before the first step\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_time_limit_and_schedule_by_time(tmp_path):
     outcome = toy_run(tmp_path, steps=10**6, time_limit=0.02, schedule_by="time")
     assert outcome.finished
@@ -158,15 +219,10 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
 
 def test_the_log_is_cut_at_the_checkpoint(tmp_path):
     log = tmp_path / "log.jsonl"
-    log.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"step": 2, "lo')
+    log.write_text('{"step": 1}\n{"step": 2, "kind": "validation"}\n{"step": 3}\n{"step": 2, "lo')
     trim_log(log, 2)
-    assert log.read_text() == '{"step": 1}\n{"step": 2}\n'
+    assert log.read_text() == '{"step": 1}\n{"step": 2, "kind": "validation"}\n'
+    trim_log(log, 2, validated=False)
+    assert log.read_text() == '{"step": 1}\n'
     trim_log(tmp_path / "none.jsonl", 2)
     assert not (tmp_path / "none.jsonl").exists()
-
-
-def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
-    for name in (".0123456789abcdef.pt", ".gitignore", "last.pt"):
-        (tmp_path / name).write_text("")
-    remove_leftovers(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {".gitignore", "last.pt"}

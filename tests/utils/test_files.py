@@ -15,7 +15,7 @@ def saved(folder, name, data):
 
 def write_half(path, error):
     with atomic_path(path) as temporary:
-        assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
+        assert (temporary.parent.parent, temporary.name) == (path.parent, path.name)
         temporary.write_bytes(b"half")
         raise error
 
@@ -75,3 +75,30 @@ def test_a_folder_is_checked_before_it_exists(tmp_path):
     assert not (tmp_path / "new").exists()
     with pytest.raises(NotADirectoryError):
         check_folder(saved(tmp_path, "file", b"") / "folder")
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # a plain `open` would wait for its writer
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(ValueError, match=f"{name} is a pipe, a socket or a device: give the path of a file"):
+            read_bytes(tmp_path / name)
+    with pytest.raises(ValueError, match="is not a path"):
+        read_bytes("a\0b")
+
+
+def test_a_file_beyond_the_limit_is_not_read(tmp_path, monkeypatch):
+    path = saved(tmp_path, "a.bin", bytes(1025))
+    monkeypatch.setenv("GOCOR_MAX_BYTES", "1K")
+    with pytest.raises(ValueError, match=r"a\.bin takes 1,025 bytes, the limit is 1,024"):
+        read_bytes(path)
+    path.write_bytes(bytes(1024))
+    assert read_bytes(path) == bytes(1024)
+
+
+@pytest.mark.parametrize("folder", ["link", "link/sub/folder", "loop/sub"])
+def test_a_dangling_link_is_no_folder_to_write_to(tmp_path, folder):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(FileNotFoundError, match="is a symbolic link to a folder that does not exist"):
+        check_folder(tmp_path / folder)

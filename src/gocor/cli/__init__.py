@@ -1,28 +1,41 @@
 """The `gocor` command, one module for each of its commands."""
 
+import platform
 from typing import Annotated
 
 import typer
 
 from .._version import __version__
-from . import bench, convert, data, demo, evaluate, inspect, match, models, train, video
-from .errors import describe, fail, is_user_error
+from ..utils.errors import is_user_error
+from . import app as web_app
+from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, study, train, video
+from .errors import describe, fail
+from .logs import log_traceback, logger, start_log, stop_log
 
 INTERRUPTED = 130  # exit code that shells use for a command ended by Ctrl-C
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say which code runs, and show the traceback of every error.")
+    ] = False,
 ) -> None:
     """Dense image matching and optical flow with GOCor, globally optimised correspondence volumes.
 
     Start with `gocor match left.jpg right.jpg -o matches`, which matches two photos, or with `gocor demo`, which shows
-    what GOCor does. `gocor COMMAND --help` explains a command.
+    what GOCor does. `gocor COMMAND --help` explains a command, `gocor doctor` checks the installation, and
+    `gocor --install-completion` lets your shell complete commands and options.
+
+    Example: gocor --verbose match left.jpg right.jpg -o matches
     """
+    if verbose:
+        start_log()
+        logger.debug("gocor %s, Python %s, %s", __version__, platform.python_version(), platform.platform())
     if version:
         typer.echo(f"gocor {__version__}")
     elif context.invoked_subcommand is None:
@@ -35,13 +48,17 @@ def root(
 app.command()(match.match)
 app.command()(video.video)
 app.command()(demo.demo)
+app.command("app")(web_app.app)
 app.command()(models.models)
 app.command()(convert.convert)
+app.command()(export.export)
 app.command()(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command()(study.study)
 app.command()(inspect.inspect)
 app.command()(bench.bench)
 app.add_typer(data.app, name="data")
+app.command()(doctor.doctor)
 
 
 def main() -> None:
@@ -52,9 +69,16 @@ def main() -> None:
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         if is_user_error(error):
+            log_traceback(error)
             fail(describe(error), 1)
         # Usage errors have this method; their class lives in click or in typer, depending on typer's version.
         if not hasattr(error, "format_message"):
             raise
-        fail(error.format_message(), getattr(error, "exit_code", 2))
+        hint = ": write it before the command" if getattr(error, "option_name", "") == "--verbose" else ""
+        fail(
+            error.format_message().rstrip(".") + hint if hint else error.format_message(),
+            getattr(error, "exit_code", 2),
+        )
+    finally:
+        stop_log()
     raise SystemExit(code if isinstance(code, int) else 0)

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
-from ..utils.files import check_folder
+from ..utils.files import check_folder, remove_leftovers
 from .errors import warnings_as_lines
 
 
@@ -29,6 +29,7 @@ def convert(
     if not target.parent.exists():
         raise FileNotFoundError(f"{target.parent} does not exist: create the folder first")
     check_folder(target.parent)
+    remove_leftovers(target.parent)
     from ..models.weights import UntrainedWarning, convert
 
     with warnings_as_lines(UntrainedWarning):

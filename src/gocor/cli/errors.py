@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ..utils.errors import GOCorError
+from ..utils.errors import is_out_of_memory
+
+MAX_LINE = 1000  # characters
 
 
 def say(message: str) -> None:
@@ -34,25 +36,15 @@ def warnings_as_lines(category: type[Warning]) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """The line to print about an error."""
+    """The line to print about an error, cut short if what a file holds made it long."""
+    line = _line(error)
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
+
+
+def _line(error: Exception) -> str:
     if is_out_of_memory(error):
         return "not enough memory: try a smaller --max-size or --batch"
     if isinstance(error, OSError):
         place = error.filename2 or error.filename  # `filename2` is the target of a renaming.
         return f"{place}: {error.strerror}" if place else error.strerror or str(error)
     return str(error)
-
-
-def is_user_error(error: Exception) -> bool:
-    """Whether an error comes from the input or the machine, so that its message is all that a user needs."""
-    return isinstance(error, (GOCorError, OSError)) or is_out_of_memory(error)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory of the CPU or of the GPU was too small."""
-    if isinstance(error, RuntimeError):
-        import torch  # a RuntimeError about memory is torch's, which is loaded by then
-
-        # On the CPU, torch raises a plain RuntimeError.
-        return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-    return isinstance(error, MemoryError)

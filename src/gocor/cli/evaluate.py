@@ -9,9 +9,10 @@ from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError
-from ..utils.files import check_folder, write_files
+from ..utils.files import check_folder
+from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -50,13 +51,11 @@ Rules = Annotated[
         "its text describes; inside: one protocol for all, over points whose target lies inside the query."
     ),
 ]
-Study = Annotated[
-    str | None, Option(help="iterations, ablation, initializers or eta: vary this instead of comparing models.")
-]
+Fast = Annotated[bool, Option("--fast", help="Faster and less finely, as `gocor match --fast`.")]
 Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
 Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
 Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
-Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with the first two models.")]
+Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with all models.")]
 Pixel = Annotated[str | None, Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
 
 
@@ -68,10 +67,11 @@ def evaluate(
     model: Models = None,
     weights: Weights = "default",
     rules: Rules = None,
-    study: Study = None,
     device: Device = "auto",
     iters_local: ItersLocal = None,
     iters_global: ItersGlobal = None,
+    updates: Updates = None,
+    fast: Fast = False,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
     align: Align = False,
@@ -80,52 +80,54 @@ def evaluate(
     sheets: Sheets = 0,
     pixel: Pixel = None,
     overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
     """Score networks and baselines on a data set.
 
-    Prints a table of end-point errors, PCK and more. Writes results.json, results.md and plots to OUTPUT, the scores of
-    each pair to OUTPUT/pairs, and with --sheets pictures to OUTPUT/sheets. Finished pairs are not computed again, so an
-    interrupted command can be run again.
+    Prints a table of end-point errors, PCK and more, or with --json the same figures as JSON. Writes results.json,
+    results.md and plots to OUTPUT, the scores of each pair to OUTPUT/pairs, and with --sheets pictures to
+    OUTPUT/sheets. Finished pairs are not computed again, so an interrupted command can be run again. A second command
+    into OUTPUT is refused while the first runs.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """
     models = model or []
     iters: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global}
     check_folder(output)
-    _check(study, models, iters, sheets, align=align, pixel=pixel)
+    _check(models, sheets, pixel=pixel)
     shown_pixel = _parse_pixel(pixel)
 
     from ..evaluation.benchmarks import open_benchmark
     from ..evaluation.named_matchers import find_matchers
+    from ..evaluation.reports import write_report
     from ..evaluation.sheets import write_sheets
-    from ..evaluation.studies import study as variants
     from ..matching.options import MatchOptions
 
-    options = MatchOptions(min_size=min_size, max_size=max_size or None, align=align, **iters)
-    where = {"weights": weights, "device": device}
-    rows = variants(study, models, options, **where) if study else find_matchers(models, options, **where)
+    options = MatchOptions(
+        updates=updates, min_size=min_size, max_size=max_size or None, align=align, fast=fast, **iters
+    )
+    rows = find_matchers(models, options, weights=weights, device=device)
     benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
-    results = _run(rows, benchmarks, output, root, overwrite=overwrite)
-    files = _write(results, rows, benchmarks, output, title=dataset, rules=rules, study=study)
-    if sheets:
-        files += write_sheets(rows[:2], benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
+    with locked_folder(output):  # a report is that of one command
+        results = _run(rows, benchmarks, output, root, overwrite=overwrite)
+        command = shlex.join(["gocor", *sys.argv[1:]])
+        files = write_report(results, output, title=dataset, command=command, rules=rules)
+        if sheets:
+            files += write_sheets(rows, benchmarks, output / "sheets", count=sheets, pixel=shown_pixel)
+    if json:
+        _print_json(results, files)
+        return
     _print(results, geometry=geometry)
     for file in files:
         echo(f"wrote {file}")
 
 
-def _check(
-    study: str | None, models: list[str], iters: dict[str, Any], sheets: int, *, align: bool, pixel: str | None
-) -> None:
+def _check(models: list[str], sheets: int, *, pixel: str | None) -> None:
     """Check that the options fit together."""
-    if study is None and not models:
-        raise InputError("give at least one --model, or a --study")
-    if study is not None and any(count is not None for count in iters.values()):
-        raise InputError("a study sets iterations by itself: leave out --iters-local and --iters-global")
-    if study is not None and align:
-        raise InputError("a study is about networks alone: leave out --align")
-    if sheets and (study is not None or len(models) < 2):
-        raise InputError("--sheets compares two models: give --model twice, and no --study")
+    if not models:
+        raise InputError("give at least one --model")
+    if sheets and len(models) < 2:
+        raise InputError("--sheets compares models: give --model twice or more")
     if pixel is not None and not sheets:
         raise InputError("--pixel is for the sheets: give --sheets too")
 
@@ -148,7 +150,7 @@ def _run(
     import shutil
 
     from ..models.weights import UntrainedWarning
-    from .batch import progress_bar
+    from .progress import progress_bar
 
     results = {}
     pairs = sum(len(benchmark.dataset) for benchmark in benchmarks.values())
@@ -164,22 +166,6 @@ def _run(
     return results
 
 
-def _write(
-    results: "Results", rows: "list[NamedMatcher]", benchmarks: "dict[str, Benchmark]", output: Path, **report: Any
-) -> list[Path]:
-    """Write the report and, for a study, its plots; `report` are options of `write_report`."""
-    from ..evaluation.reports import write_report
-    from ..evaluation.studies import draw_study, run_times
-
-    study = report["study"]
-    report["title"] += f": {study}" if study else ""
-    files = write_report(results, output, command=shlex.join(["gocor", *sys.argv[1:]]), **report)
-    if study is not None:
-        times = run_times(rows, benchmarks) if study == "iterations" else None
-        files += write_files(output, draw_study(rows, results, times))
-    return files
-
-
 def _print(results: "Results", *, geometry: bool) -> None:
     from rich.console import Console
 
@@ -191,3 +177,17 @@ def _print(results: "Results", *, geometry: bool) -> None:
         Console(width=width).print(table)
     if geometry and not any(key in one.summary for of in results.values() for one in of.values() for key in AREAS):
         say("warning: no pair has a homography or calibrated cameras, --geometry has nothing to estimate")
+
+
+def _print_json(results: "Results", files: list[Path]) -> None:
+    """Print the metrics of each matcher on each data set, AEPE in pixels and all others as fractions."""
+    import json
+
+    matchers = {
+        label: {
+            name: {"protocol": found.protocol.name, "pairs": len(found.rows), "metrics": found.metrics}
+            for name, found in sets.items()
+        }
+        for label, sets in results.items()
+    }
+    echo(json.dumps({"matchers": matchers, "files": [str(file) for file in files]}, indent=2))

@@ -47,6 +47,7 @@ def inspect(
 def _print(layers: "list[Layer]") -> None:
     from rich.box import SIMPLE
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     table = Table(box=SIMPLE, pad_edge=False)
@@ -57,4 +58,6 @@ def _print(layers: "list[Layer]") -> None:
         figures += [float(layer.curves[name][0]) for name in ("target", "weight", "mask")]
         figures += [float(layer.curves["mask"][-1])]
         table.add_row(layer.name, layer.kind, *(f"{value:.4g}" for value in figures))
-    Console(width=max(Console().width, 100)).print(table)
+    console = Console(width=1000)
+    width = Measurement.get(console, console.options, table).maximum
+    Console(width=max(Console().width, width)).print(table)  # a narrow terminal breaks lines, but cuts no number off

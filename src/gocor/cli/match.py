@@ -1,22 +1,43 @@
 """`gocor match`: dense matches between images, saved as files."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from ..utils.defaults import MAX_SIZE, MODEL
-from ..utils.files import check_folder
-from .errors import describe, fail, say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Output, Overwrite, Weights
+from ..utils.errors import InputError
+from .errors import describe, fail, warnings_as_lines
+from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Overwrite, Quiet, Updates, Weights
+from .stages import show_stages
 
 if TYPE_CHECKING:
-    from .batch import Options
-    from .pairs import Pair
+    from ..pipeline.job import Job
+    from ..pipeline.pairs import Pair
+    from ..pipeline.run import Place
+    from .progress import Narrator
 
 Reference = Annotated[Path, Argument(help="An image, a folder of images, or a CSV file that lists pairs.")]
 Query = Annotated[Path | None, Argument(help="The image or folder to match it with; left out with a CSV file.")]
+Output = Annotated[
+    str,
+    Option(
+        "--output",
+        "-o",
+        help="Folder to write to, which is created if need be; an HDF5 file (.h5); or an address such as s3://….",
+    ),
+]
 Model = Annotated[str, Option(help="Name of a network; `gocor models` lists them.")]
+Devices = Annotated[
+    str | None, Option(help="Several devices, separated by commas: a worker process on each, as in cuda:0,cuda:1.")
+]
+Ray = Annotated[
+    str | None, Option(metavar="ADDRESS", help="Match on a Ray cluster; `local` starts one on this machine.")
+]
+Workers = Annotated[
+    int | None, Option(min=1, help="Workers on the Ray cluster; default: one per GPU, or per core if it has none.")
+]
 Align = Annotated[
     bool | None,
     Option(
@@ -26,10 +47,23 @@ Align = Annotated[
     ),
 ]
 Batch = Annotated[int, Option(min=1, help="Number of pairs to match at once.")]
-Formats = Annotated[str, Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm.")]
+Formats = Annotated[
+    str, Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm; `none`: matches alone.")
+]
+Pictures = Annotated[
+    bool | None, Option("--pictures/--no-pictures", help="Draw pictures of the results. [default: for one pair only]")
+]
 MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of the points in matches.csv.")]
 MaxPoints = Annotated[int, Option(min=1, help="Largest number of points in matches.csv.")]
-Fast = Annotated[bool, Option("--fast", help="For many pairs on a GPU: bfloat16, and a CUDA graph per image size.")]
+Fast = Annotated[
+    bool,
+    Option(
+        "--fast",
+        help="Do not enlarge small images, and make half the updates of a recurrent network; on a GPU also bfloat16 "
+        "and a CUDA graph per image size.",
+    ),
+]
+Json = Annotated[bool, Option("--json", help="Print one line of JSON per pair.")]
 
 
 def match(
@@ -40,90 +74,113 @@ def match(
     model: Model = MODEL,
     weights: Weights = "default",
     device: Device = "auto",
+    devices: Devices = None,
+    ray: Ray = None,
+    workers: Workers = None,
     iters_local: ItersLocal = None,
     iters_global: ItersGlobal = None,
+    updates: Updates = None,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
     align: Align = None,
     batch: Batch = 4,
     formats: Formats = "flo",
+    pictures: Pictures = None,
     min_confidence: MinConfidence = 0.5,
     max_points: MaxPoints = 5000,
     fast: Fast = False,
     overwrite: Overwrite = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Match two images, two folders, or the pairs of a CSV file.
 
-    Writes for each pair: the flow (flow.flo), the most confident matches (matches.csv), pictures of the flow, the
-    matches and the confidence, the query warped to the reference, an overlay of both, and done.json. One pair is
-    written to OUTPUT, several to OUTPUT/NAME. Images in two folders are paired by their names. A CSV file has the
-    columns reference, query and optionally name; its paths are relative to the file. Finished pairs are skipped, so an
-    interrupted command can be run again.
+    Writes for each pair: the flow (flow.flo), the most confident matches (matches.csv) and done.json; for one pair also
+    pictures of the flow, the matches and the confidence, the query warped to the reference, and an overlay of both, in
+    which red is the reference, cyan the warped query, and grey means that both agree. One pair is written to OUTPUT,
+    several to OUTPUT/NAME. Images in two folders are paired by their names. A CSV file has the columns reference, query
+    and optionally name; its paths are relative to the file. Finished pairs are skipped, so an interrupted command can
+    be run again. Several processes may write to one OUTPUT.
 
     Example: gocor match left.jpg right.jpg -o matches
     """
-    from .pairs import find_pairs
+    from ..pipeline.pairs import find_pairs
 
-    check_folder(output)
-    pairs = find_pairs(reference, query, output)
-    from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
-    from .batch import Options
+    pairs = find_pairs(reference, query)
+    one = _one(reference, query)
+    with show_stages(shown=one and not quiet) as show:
+        show(f"loading {model}")
+        from ..matching.options import MatchOptions  # imports torch, which takes seconds, after the paths were checked
+        from ..pipeline.job import Job
 
-    options = Options(
-        model=model,
-        weights=None if weights == "none" else weights,
-        device=device,
-        matching=MatchOptions(
-            iters_local=iters_local,
-            iters_global=iters_global,
-            min_size=min_size,
-            max_size=max_size or None,
-            align=align,
-        ),
-        batch=batch,
-        formats=[name.strip() for name in formats.split(",") if name.strip()],
-        max_points=max_points,
-        min_confidence=min_confidence,
-    )
-    unfinished = pairs if overwrite else _unfinished(pairs, options)
-    if unfinished:
-        _match(unfinished, options, fast=fast)
-
-
-def _unfinished(pairs: "list[Pair]", options: "Options") -> "list[Pair]":
-    """The pairs without a result of these options; says how many are left out."""
-    from .batch import is_finished
-
-    unfinished = [pair for pair in pairs if not is_finished(pair, options)]
-    done = len(pairs) - len(unfinished)
-    if done:
-        which = f"{done} of {len(pairs)} pairs are" if len(pairs) > 1 else f"{pairs[0].folder} is"
-        echo(f"{which} finished already; --overwrite matches again")
-    return unfinished
+        job = Job(
+            model=model,
+            weights=None if weights == "none" else weights,
+            matching=MatchOptions(
+                iters_local=iters_local,
+                iters_global=iters_global,
+                updates=updates,
+                min_size=min_size,
+                max_size=max_size or None,
+                align=align,
+                fast=fast,
+            ),
+            batch=batch,
+            formats=[] if formats == "none" else [name.strip() for name in formats.split(",") if name.strip()],
+            max_points=max_points,
+            min_confidence=min_confidence,
+            pictures=one if pictures is None else pictures,
+            fast=fast,
+        )
+        place = _place(device, devices, ray, workers)
+        narrator = _run(pairs, job, place, output, overwrite=overwrite, json=json, quiet=quiet)
+    narrator.explain_pictures(shown=one and job.pictures)
 
 
-def _match(pairs: "list[Pair]", options: "Options", *, fast: bool) -> None:
-    """Match and save pairs, and report on each; exits with an error if any failed."""
-    from ..matching.files import check_formats
-    from ..models.weights import UntrainedWarning, load_model
-    from .batch import match_pairs, progress_bar
+def _run(
+    pairs: Collection["Pair"], job: "Job", place: "Place", output: str, *, overwrite: bool, json: bool, quiet: bool
+) -> "Narrator":
+    """Match the pairs that have no result yet, and print what becomes of each."""
+    from ..models.weights import UntrainedWarning
+    from ..pipeline.run import Some, find_unfinished, run_job
+    from ..pipeline.stores import open_store
+    from .progress import Narrator
 
-    check_formats(options.formats)
-    with warnings_as_lines(UntrainedWarning):
-        network = load_model(options.model, options.weights, device=options.device, fast=fast)
-    failed = 0
-    with progress_bar(len(pairs), shown=len(pairs) > 1) as advance:
-        for pair, outcome in match_pairs(pairs, network, options):
-            if isinstance(outcome, Exception):
-                if not pair.name:
-                    fail(describe(outcome), 1)
-                say(f"{pair.name}: {describe(outcome)}")
-                failed += 1
-            else:
-                # `print`, not `echo`: the progress bar moves down for lines of `print` only.
-                print(f"{pair.folder}: mean confidence {outcome.confidence:.2f}", flush=True)
-                for file in outcome.files if not pair.name else ():
-                    print(f"wrote {file}")
-            advance()
-    if failed:
-        fail(f"{failed} of {len(pairs)} pairs failed", 1)
+    store = open_store(output)
+    store.check(job)
+    narrator = Narrator(store, len(pairs), json=json, quiet=quiet)
+    todo = Some.all(pairs) if overwrite else find_unfinished(pairs, job, store)
+    narrator.skip(todo)
+    if len(todo):
+        with warnings_as_lines(UntrainedWarning):
+            reports = run_job(todo, job, store, place, count=len(todo))
+        with narrator.progress(len(todo)):
+            for report in reports:
+                narrator.tell(report)
+    narrator.summarise()
+    if narrator.only_error is not None:
+        fail(describe(narrator.only_error), 1)
+    if narrator.failed:
+        fail(f"{narrator.failed} of {narrator.total} pairs failed", 1)
+    return narrator
+
+
+def _one(reference: Path, query: Path | None) -> bool:
+    """Whether two images are given, rather than folders or a list."""
+    return query is not None and not reference.is_dir()
+
+
+def _place(device: str, devices: str | None, ray: str | None, workers: int | None) -> "Place":
+    from ..models.weights import choose_device
+    from ..pipeline.run import Place
+
+    if devices is not None and (device != "auto" or ray is not None):
+        raise InputError("--devices excludes --device and --ray")
+    if workers is not None and ray is None:
+        raise InputError("--workers is the number of workers on a Ray cluster: it needs --ray")
+    names = [device] if devices is None else [name.strip() for name in devices.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"--devices must name devices, such as cuda:0,cuda:1, got {devices!r}")
+    if ray is None:
+        names = [str(choose_device(name)) for name in names]
+    return Place(devices=names, ray=ray, workers=workers)

@@ -1,20 +1,29 @@
 """`gocor models`: the networks by name."""
 
+from typing import Any
+
 import typer
 
+from .options import Json
 
-def models() -> None:
+
+def models(*, json: Json = False) -> None:
     """List the networks and their weights.
 
-    Prints names, numbers of parameters, and for trained weights that ship their licence and accuracy.
+    Prints names, numbers of parameters, and for trained weights that ship their licence and accuracy. With --json it
+    prints all that is known about each network: description, and file, SHA-256, data, licence and scores of its
+    weights.
 
     Example: gocor models
     """
+    if json:
+        _print_json()
+        return
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
-    from ..models.registry import REGISTRY, list_models, sketch
+    from ..models.registry import REGISTRY, list_models
     from ..models.zoo import shipped
 
     table = Table(box=SIMPLE, pad_edge=False)
@@ -22,11 +31,32 @@ def models() -> None:
         right = header in ("parameters", "PCK-5")
         table.add_column(header, justify="right" if right else "left", no_wrap=header != "description")
     for name in list_models():
-        count = sum(parameter.numel() for parameter in sketch(name).parameters())
         weights = ("none", "", "")
         if row := shipped().get(name):
             headline = "" if row.headline is None else f"{row.headline:.1f} %"
             weights = ("shipped", row.licence.partition(";")[0], headline)
-        table.add_row(name, f"{count:,}", *weights, REGISTRY[name].description)
+        table.add_row(name, f"{_parameters(name):,}", *weights, REGISTRY[name].description)
     Console(width=max(Console().width, 120)).print(table)
     typer.echo("PCK-5: points within 5 pixels of the truth on the viewpoint samples of docs/results.md, network alone")
+
+
+def _parameters(name: str) -> int:
+    from ..models.registry import sketch
+
+    return sum(parameter.numel() for parameter in sketch(name).parameters())
+
+
+def _print_json() -> None:
+    import json
+    from dataclasses import asdict
+
+    from ..models.registry import REGISTRY, list_models
+    from ..models.zoo import SHIPPED, shipped
+
+    found: list[dict[str, Any]] = []
+    for name in list_models():
+        row = shipped().get(name)
+        weights = None if row is None else {"file": str(SHIPPED / f"{name}.safetensors"), **asdict(row)}
+        about = {"name": name, "description": REGISTRY[name].description, "parameters": _parameters(name)}
+        found.append({**about, "weights": weights})
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))

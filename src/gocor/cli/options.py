@@ -10,11 +10,14 @@ Weights = Annotated[str, Option(help="`default`: those that ship; `none`: an unt
 Device = Annotated[str, Option(help="`cpu`, `cuda`, `cuda:1`, …; `auto` takes a GPU if there is one.")]
 ItersLocal = Annotated[int | None, Option(min=0, help="Iterations of local GOCor layers; default: the network's own.")]
 ItersGlobal = Annotated[int | None, Option(min=0, help="Iterations of the global GOCor layer; default: its own.")]
+Updates = Annotated[int | None, Option(min=1, help="Updates of a recurrent network; default: its own.")]
 MinSize = Annotated[
     int | None, Option(min=0, help="Enlarge smaller images to this longer side; 0: never; default: the network's own.")
 ]
 MaxSize = Annotated[
     int, Option(min=0, help="Shrink larger images to this longer side; 0: never. The flow has full size anyway.")
 ]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]
 PRESETS = "static, dynamic, flow, parallax, static-published or dynamic-published pairs."
+Json = Annotated[bool, Option("--json", help="Print the answer as JSON, for a program to read.")]

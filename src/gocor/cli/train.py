@@ -5,9 +5,11 @@ from typing import Annotated, Any
 
 from typer import Context, Exit, Option
 
+from ..utils.errors import InputError
 from .options import PRESETS
 
-NOT_IN_CONFIG = ("config", "resume", "stop_after", "assignments")  # parameters that are no options of the run itself
+# Parameters that are no options of the run itself:
+NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
 
 Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
 Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
@@ -22,16 +24,26 @@ Objects = Annotated[
     ),
 ]
 Preset = Annotated[str | None, Option(help=f"{PRESETS} `+` mixes several.")]
+Recipe = Annotated[
+    str | None,
+    Option(help="Options that ship, such as pwcnet-gocor-things; those on the command line take precedence."),
+]
 Flow = Annotated[
     list[str] | None,
-    Option(metavar="NAME=DIR", help="Data set with optical flow to train on, instead of photos; repeatable."),
+    Option(
+        metavar="NAME[:OPTION=VALUE,…]=DIR",
+        help="Data set with optical flow to train on, instead of photos, such as sintel:pass=final=DIR; repeatable.",
+    ),
 ]
+FlowRoot = Annotated[Path | None, Option(help="Folder of the data sets of --flow without a DIR.")]
 Eval = Annotated[
     list[str] | None,
     Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
 ]
 Steps = Annotated[int | None, Option(help="Number of training steps.")]
-Batch = Annotated[int | None, Option(help="Pairs per step, over all processes together.")]
+Batch = Annotated[
+    int | None, Option(help="Pairs per step, over all processes together; at most 4 by default on a CPU.")
+]
 Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
 LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
 Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
@@ -44,7 +56,11 @@ StopAfter = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="Any other option, such as loss=published; an unknown KEY lists all."),
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any other option, such as loss=published or network.global.eta=0.1; repeatable.",
+    ),
 ]
 
 
@@ -54,12 +70,14 @@ def train(
     *,
     model: Model = None,
     output: Output = None,
+    recipe: Recipe = None,
     config: Config = None,
     resume: Resume = False,
     init: Init = None,
     objects: Objects = None,
     preset: Preset = None,
     flow: Flow = None,
+    flow_root: FlowRoot = None,
     eval_: Eval = None,
     steps: Steps = None,
     batch: Batch = None,
@@ -75,20 +93,28 @@ def train(
 
     Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
     for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
-    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C saves
-    last.pt before it ends the command. Under `torchrun`, several processes train together.
+    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C ends the
+    command after the current step and saves last.pt. A second command into OUTPUT is refused while the first runs.
+    Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """
-    from ..training.config import FILE, make_config, parse_assignment, read_toml
+    from ..training.config import FILE, make_config, merge_options, parse_assignment, read_toml
     from ..training.loop import train
+    from ..training.recipes import recipe_file
 
     given = {key.rstrip("_"): value for key, value in context.params.items() if key not in NOT_IN_CONFIG}
     options = {key: _plain(value) for key, value in given.items() if value not in (None, (), [])}
     options |= dict(parse_assignment(text) for text in assignments or [])
     if config is not None:
-        options = read_toml(config) | options
+        options = merge_options(read_toml(config), options)
+    if recipe is not None:
+        options = merge_options(read_toml(recipe_file(recipe)), options)
     saved = Path(options.get("output") or f"runs/{options.get('model', 'basenet-gocor')}") / FILE
+    if resume and not saved.exists() and not options.keys() & {"data", "flow"}:
+        raise InputError(
+            f"{saved.parent} holds no run to resume: give the folder of one by --output, or --data to start"
+        )
     run = make_config(options, file=saved if resume and saved.exists() else None)
     outcome = train(run, resume=resume, stop_after=stop_after)
     if outcome.signal is not None:

@@ -77,7 +77,7 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
     """A network as a matcher that computes exactly the flow of `gocor.match` with the same options.
 
     Args:
-        network: on any device; its training mode is restored after each pair.
+        network: on any device; in training mode it stays, and is matched as in evaluation mode.
         flips: try mirrored images too, as on TSS, if the network can.
         **options: fields of `MatchOptions`. Alignment is off unless `align` is given, so that the network is measured.
     """

@@ -38,6 +38,7 @@ ENTRIES: dict[str, Entry] = {
     "hpatches-240": Entry("hpatches", {}, p.HPATCHES_240, None, FIRST),
     "hpatches-i": Entry("hpatches", {"split": "i"}, p.HPATCHES, None, FIRST),
     **{f"eth3d-{interval}": Entry("eth3d", {"interval": interval}, p.ETH3D) for interval in INTERVALS},
+    "eth3d-cameras": Entry("eth3d", {"cameras": "across"}, p.ETH3D),
     "megadepth": Entry("megadepth", {}, p.MEGADEPTH),
     "kitti2012": Entry("kitti2012", {}, p.KITTI),
     "kitti2015": Entry("kitti2015", {}, p.KITTI),

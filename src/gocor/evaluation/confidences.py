@@ -1,4 +1,4 @@
-"""The scores of one reference pixel in the query, iteration by iteration."""
+"""The scores of one reference pixel in the query and in the reference itself, iteration by iteration."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,21 @@ from .baselines import network_matcher
 
 @dataclass(frozen=True)
 class Confidences:
-    """Scores of one reference pixel in the query.
+    """Scores of one reference pixel in the query, and in the reference itself (paper, fig. 4).
 
     Attributes:
         titles: titles of the maps: plain correlation, then GOCor after each iteration.
-        maps: scores `(h, w)`.
+        maps: scores in the query, `(h, w)`.
         extent: left, right, bottom, top of the maps in pixels of the query.
+        own_maps: scores in the reference, likewise.
+        own_extent: left, right, bottom, top of these maps in pixels of the reference.
     """
 
     titles: list[str]
     maps: list[NDArray[np.float32]]
     extent: tuple[float, float, float, float]
+    own_maps: list[NDArray[np.float32]]
+    own_extent: tuple[float, float, float, float]
 
 
 @torch.no_grad()
@@ -56,17 +60,30 @@ def confidences(network: MatchingNetwork, pair: Pair, pixel: tuple[float, float]
     layer, reference, query = calls[0]
     window = 2 * layer.radius + 1 if isinstance(layer, LocalGOCor) else None
     plain = LocalFeatureCorrelation(window // 2) if window else GlobalFeatureCorrelation()
-    volumes = [plain(reference, query), *layer.explain(reference, query).query_volumes]
+    explained = layer.explain(reference, query)
+    volumes = [plain(reference, query), *explained.query_volumes]
+    own_volumes = [plain(reference, reference), *explained.reference_volumes]
     (rows, columns), (height, width) = reference.shape[2:], pair.reference.shape[:2]
     x = min(columns - 1, int((pixel[0] + 0.5) * columns / width))
     y = min(rows - 1, int((pixel[1] + 0.5) * rows / height))
-    shape = (window, window) if window else (query.shape[2], query.shape[3])
-    maps = [volume[0, :, y, x].float().cpu().numpy().reshape(shape) for volume in volumes]
-    titles = ["plain correlation", *(f"GOCor, {n} iteration{'s' * (n != 1)}" for n in range(len(maps) - 1))]
-    height, width = pair.query.shape[:2]
-    extent = -0.5, width - 0.5, height - 0.5, -0.5
-    if window:  # The window is centred at the pixel's own position in the query.
+
+    def maps(found: list[Tensor], size: torch.Size) -> list[NDArray[np.float32]]:
+        shape = (window, window) if window else (size[2], size[3])
+        return [volume[0, :, y, x].float().cpu().numpy().reshape(shape) for volume in found]
+
+    def extent(height: int, width: int) -> tuple[float, float, float, float]:
+        if not window:
+            return -0.5, width - 0.5, height - 0.5, -0.5
+        # The window is centred at the pixel's own position.
         left, right = ((x + 0.5 + side * window / 2) * width / columns - 0.5 for side in (-1, 1))
         top, bottom = ((y + 0.5 + side * window / 2) * height / rows - 0.5 for side in (-1, 1))
-        extent = left, right, bottom, top
-    return Confidences(titles, maps, extent)
+        return left, right, bottom, top
+
+    steps = range(len(volumes) - 1)
+    return Confidences(
+        titles=["plain correlation", *(f"GOCor, {n} iteration{'s' * (n != 1)}" for n in steps)],
+        maps=maps(volumes, query.shape),
+        extent=extent(*pair.query.shape[:2]),
+        own_maps=maps(own_volumes, reference.shape),
+        own_extent=extent(height, width),
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
@@ -17,14 +17,6 @@ from .benchmarks import Benchmark
 from .runner import Evaluation, evaluate_all
 
 
-class PlotPosition(NamedTuple):
-    """Where a study's plot shows a matcher: name of its line, label of the x axis, and its x."""
-
-    line: str
-    axis: str
-    x: float
-
-
 @dataclass(frozen=True)
 class NamedMatcher:
     """A row of a table.
@@ -34,14 +26,12 @@ class NamedMatcher:
         load: returns the matcher or network.
         options: how a network matches; `None` for functions.
         note: what results depend on beside options and data: weights, device, library versions.
-        position: where a study's plot shows it.
     """
 
     label: str
     load: Callable[[], Matcher | MatchingNetwork]
     options: MatchOptions | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
-    position: PlotPosition | None = None
 
     def keywords(self) -> dict[str, Any]:
         """The options, as `evaluate` and `network_matcher` take them."""

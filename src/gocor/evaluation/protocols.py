@@ -38,6 +38,7 @@ class Protocol:
             `"group"` over pairs, then over groups; `"pooled"` over all points of the data set.
         flips: whether a network may mirror images.
         geometry: whether homographies and poses are estimated from the flow, if their ground truth is known.
+        enlarge: whether a network may enlarge small images, unless the options say how. The paper's do not.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Protocol:
     average: Mapping[str, Average] = field(default_factory=dict)
     flips: bool = False
     geometry: bool = False
+    enlarge: bool = True
 
 
 def to_reference_size(pair: Pair) -> Pair:
@@ -74,23 +76,25 @@ KITTI_AVERAGE: dict[str, Average] = {"fl": "pooled"}
 POOLED: dict[str, Average] = {"aepe": "pooled", "pck-1": "pooled", "pck-3": "pooled", "pck-5": "pooled"}
 GROUPED: dict[str, Average] = {"aepe": "group", "pck-1": "group", "pck-5": "group", "pck-alpha": "group"}
 
-HPATCHES = Protocol("hpatches", to_reference_size)
-HPATCHES_240 = Protocol("hpatches-240", to_240)
-ETH3D = Protocol("eth3d", inside_only=False, rounding="move", average=GROUPED)
+HPATCHES = Protocol("hpatches", enlarge=False, prepare=to_reference_size)
+HPATCHES_240 = Protocol("hpatches-240", enlarge=False, prepare=to_240)
+ETH3D = Protocol("eth3d", enlarge=False, inside_only=False, rounding="move", average=GROUPED)
 MEGADEPTH = Protocol(
     "megadepth",
     megadepth_images,
+    enlarge=False,
     inside_only=False,
     rounding="read",
     metrics=("pck-1", "pck-3", "pck-5"),
     average=POOLED,
 )
-KITTI = Protocol("kitti", inside_only=False, metrics=("aepe", "fl"), average=KITTI_AVERAGE)
-SINTEL = Protocol("sintel", inside_only=False, detailed=True, average=POOLED)
-SINTEL_TEXT = Protocol("sintel-text", inside_only=False, detailed=True)
+KITTI = Protocol("kitti", enlarge=False, inside_only=False, metrics=("aepe", "fl"), average=KITTI_AVERAGE)
+SINTEL = Protocol("sintel", enlarge=False, inside_only=False, detailed=True, average=POOLED)
+SINTEL_TEXT = Protocol("sintel-text", enlarge=False, inside_only=False, detailed=True)
 TSS = Protocol(
     "tss",
     pad_to_common_size,
+    enlarge=False,
     inside_only=False,
     alpha=0.05,
     metrics=("pck-alpha",),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, write_files
 from .metrics import BOUNDARIES, SPEEDS, ratios
 from .protocols import Protocol
 from .runner import Evaluation
@@ -65,7 +65,7 @@ def terminal_tables(results: Results, width: int) -> list["Table"]:
             chunks.append([])
         chunks[-1].append(name)
     tables = [
-        _rich_table(
+        rich_table(
             [corner, *("\n".join(titles[name]) for name in chunk)],
             [[matcher, *(cells[name][row] for name in chunk)] for row, matcher in enumerate(results)],
         )
@@ -75,11 +75,12 @@ def terminal_tables(results: Results, width: int) -> list["Table"]:
         if known := {name: evaluation for name, evaluation in sets.items() if key in evaluation.summary}:
             thresholds = " / ".join(next(iter(known.values())).summary[key])
             rows = [[matcher, *(_areas(of.get(name), key) for name in known)] for matcher, of in results.items()]
-            tables.append(_rich_table([f"{key.removesuffix('_auc')} AUC at {thresholds} {unit}", *known], rows))
+            tables.append(rich_table([f"{key.removesuffix('_auc')} AUC at {thresholds} {unit}", *known], rows))
     return tables
 
 
-def _rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
+def rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
+    """A table for the terminal."""
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -98,12 +99,12 @@ def to_markdown(results: Results, *, title: str, command: str = "") -> str:
     if command:
         lines += ["```", command, "```", ""]
     lines += ["AEPE in pixels, everything else in %. Protocols are described in docs/evaluation.md.", ""]
-    lines += _table(
+    lines += markdown_table(
         ["matcher", *(f"{name}<br>{header(evaluation.protocol)}" for name, evaluation in sets.items())],
         [[matcher, *(cell(of.get(name)) for name in sets)] for matcher, of in results.items()],
     )
     timed = [[matcher, *(_seconds(of.get(name)) for name in sets)] for matcher, of in results.items()]
-    lines += ["", "Seconds a pair:", "", *_table(["matcher", *sets], timed)]
+    lines += ["", "Seconds a pair:", "", *markdown_table(["matcher", *sets], timed)]
     for name in sets:
         lines += _details(name, {matcher: of[name] for matcher, of in results.items() if name in of})
     return "\n".join(lines) + "\n"
@@ -132,17 +133,13 @@ def write_report(results: Results, folder: PathLike, *, title: str, command: str
     """Write `results.json`, `results.md` and plots to a folder; returns their paths."""
     from .plots import draw_report
 
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     content = json.dumps(to_json(results, title=title, command=command, **about), indent=1) + "\n"
     files = {
         "results.json": content.encode(),
         "results.md": to_markdown(results, title=title, command=command).encode(),
         **draw_report(results),
     }
-    for name, data in files.items():
-        write_bytes_atomically(place / name, data)
-    return [place / name for name in files]
+    return write_files(folder, files)
 
 
 def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:
@@ -156,15 +153,17 @@ def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:
             [matcher, *(_region(evaluation, region, metrics) for region in shown)] for matcher, evaluation in of.items()
         ]
         lines += ["", f"## {name}: {' / '.join(map(title_of, metrics))} by region", ""]
-        lines += _table(["matcher", *(REGIONS[region] for region in shown)], rows)
+        lines += markdown_table(["matcher", *(REGIONS[region] for region in shown)], rows)
     groups = first.summary.get("groups", {})
     if groups and len(groups) <= 12:
-        lines += ["", f"## {name}: by group, mean over its pairs ({header(first.protocol)})", ""]
+        shown_as = header(first.protocol).replace("AEPE", "AEPE ± σ")
+        lines += ["", f"## {name}: by group, mean over its pairs ({shown_as})", ""]
+        lines += ["σ is the standard deviation of the errors of a pair, averaged over the pairs of the group.", ""]
         rows = [
             [matcher, *(_group(evaluation.summary["groups"].get(group), first.protocol.metrics) for group in groups)]
             for matcher, evaluation in of.items()
         ]
-        lines += _table(["matcher", *groups], rows)
+        lines += markdown_table(["matcher", *groups], rows)
     for key, unit in AREAS.items():
         if key in first.summary:
             thresholds = list(first.summary[key])
@@ -173,11 +172,12 @@ def _details(name: str, of: Mapping[str, Evaluation]) -> list[str]:
                 [matcher, *(f"{100 * evaluation.summary[key][t]:.1f}" for t in thresholds)]
                 for matcher, evaluation in of.items()
             ]
-            lines += _table(["matcher", *(f"@{threshold}{unit}" for threshold in thresholds)], rows)
+            lines += markdown_table(["matcher", *(f"@{threshold}{unit}" for threshold in thresholds)], rows)
     return lines
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table: a column of labels, then columns of numbers."""
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] + ["---:"] * (len(head) - 1), *rows)]
 
 
@@ -191,7 +191,10 @@ def _region(evaluation: Evaluation, region: str, metrics: Sequence[str]) -> str:
 
 
 def _group(values: Mapping[str, float] | None, metrics: Sequence[str]) -> str:
-    return "–" if values is None else " / ".join(format_metric(metric, values[metric]) for metric in metrics)
+    if values is None:
+        return "–"
+    spread = {"aepe": f" ± {format_metric('std', values['std'])}"} if "std" in values else {}
+    return " / ".join(format_metric(metric, values[metric]) + spread.get(metric, "") for metric in metrics)
 
 
 def _areas(evaluation: Evaluation | None, key: str) -> str:

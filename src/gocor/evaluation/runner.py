@@ -16,8 +16,9 @@ from .._version import __version__
 from ..data.datasets import PairDataset
 from ..data.datasets.pair import Item
 from ..models.network import MatchingNetwork
+from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, remove_leftovers, write_bytes_atomically
 from .baselines import Matcher, match_options, network_matcher
 from .benchmarks import Benchmark
 from .metrics import THRESHOLDS
@@ -66,7 +67,7 @@ def evaluate(
     """Match the pairs of a data set and score them.
 
     Args:
-        matcher: a network on any device, whose training mode is restored, or a function, see `baselines`.
+        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`.
         dataset: the pairs.
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,
@@ -79,6 +80,8 @@ def evaluate(
         The figures. A resumed evaluation gives the same figures as an uninterrupted one.
     """
     if isinstance(matcher, MatchingNetwork):
+        if not protocol.enlarge and options.get("min_size") is None:
+            options["min_size"] = 0
         chosen = match_options(options).resolve(matcher, flips=protocol.flips).as_dict()
         match = network_matcher(matcher, **chosen, flips=protocol.flips)
     elif options:
@@ -91,6 +94,7 @@ def evaluate(
     folder = None if save is None else Path(save)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
     rows: list[Row] = []
     for item in dataset.items:
         row = _saved_or_computed(folder, key | {"pair": item.name}, partial(_score, match, item, protocol))
@@ -132,7 +136,7 @@ def _saved_or_computed(folder: Path | None, key: Mapping[str, Any], compute: Cal
         return compute()
     key, file = json.loads(json.dumps(key)), folder / _file_name(key["pair"])
     try:
-        content = json.loads(file.read_bytes())
+        content = parse_json(read_bytes(file))
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict) or content.get("key") != key or "row" not in content:

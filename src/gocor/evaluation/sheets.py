@@ -1,4 +1,4 @@
-"""Qualitative sheets: a pair, the flows of two matchers, and the scores of one pixel after each iteration."""
+"""Qualitative sheets: a pair, the flows of several matchers, and the scores of one pixel after each iteration."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from ..models.network import MatchingNetwork
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import FlowField, Picture
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
@@ -52,18 +52,18 @@ def draw_sheet(
 ) -> bytes:
     """Draw a sheet as PNG.
 
-    First row: reference, query, the query warped by each matcher, and the difference of the flows. Second row: true
-    flow, flows of the matchers and their errors. Third row, if a matcher has GOCor: scores of the pixel, see
-    `confidences`.
+    First row: reference, query, and the query warped by each matcher. Second row: true flow, the difference of the
+    first two flows, and the flows. Third row: errors of the flows. Two more rows, if a matcher has GOCor: scores of the
+    pixel in the reference itself and in the query, see `confidences`; they are those of the last such matcher.
 
     Args:
         pair: images and ground truth.
-        matchers: two matchers by name, usually one with plain correlation and one with GOCor.
+        matchers: two or more matchers by name, usually with plain correlation and with GOCor.
         options: options of networks by name, see `network_matcher`.
         pixel: `(x, y)` in the reference; by default that of `choose_pixel`.
     """
-    if len(matchers) != 2:
-        raise InputError(f"a sheet compares two matchers, got {len(matchers)}")
+    if len(matchers) < 2:
+        raise InputError(f"a sheet compares two or more matchers, got {len(matchers)}")
     height, width = pair.reference.shape[:2]
     chosen = choose_pixel(pair) if pixel is None else pixel
     if not (0 <= chosen[0] <= width - 1 and 0 <= chosen[1] <= height - 1):
@@ -81,7 +81,7 @@ def draw_sheet(
 def _draw(pair: Pair, flows: Mapping[str, FlowField], pixel: Point, scores: Confidences | None) -> bytes:
     height, width = pair.reference.shape[:2]
     count = len(scores.maps) if scores else 0
-    rows, columns = 3 if scores else 2, max(5, count)
+    rows, columns = 5 if scores else 3, max(2 + len(flows), count)
     made, panels = figure(columns, rows, 2.9 * columns, (2.7 * min(height / width, 1.2) + 0.35) * rows + 0.4)
     for panel in panels.flat:
         panel.set(xticks=[], yticks=[])
@@ -89,13 +89,17 @@ def _draw(pair: Pair, flows: Mapping[str, FlowField], pixel: Point, scores: Conf
         panel.spines[:].set_visible(False)
     target = _target(pair, pixel)
     _first_row(panels[0], pair, flows, pixel, target)
-    _second_row(panels[1], pair, flows)
+    _flow_rows(panels[1], panels[2], pair, flows)
     if scores:
-        _third_row(panels[2], scores, target)
-    for row, used in zip(panels, (5, 5, count), strict=False):
-        for panel in row[used:]:
-            panel.set_visible(False)
-    below = "; below, scores of ○ in the query; × marks the highest score if it is elsewhere" if scores else ""
+        _score_row(panels[3], scores.titles, scores.own_maps, scores.own_extent, pixel)
+        _score_row(panels[4], scores.titles, scores.maps, scores.extent, target)
+        panels[3, 0].set_ylabel("in the reference")
+        panels[4, 0].set_ylabel("in the query")
+    used = 2 + len(flows)
+    hidden = [*panels[0, used:], *panels[1, used:], *panels[2, :2], *panels[2, used:], *panels[3:, count:].flat]
+    for panel in hidden:
+        panel.set_visible(False)
+    below = "; below, scores of ○; × marks the highest score if it is elsewhere" if scores else ""
     made.suptitle(f"{pair.name}{below}", fontsize=12)
     return png(made)
 
@@ -113,6 +117,7 @@ def write_sheets(
     options = {matcher.label: matcher.keywords() for matcher in matchers}
     place, files = Path(folder), []
     place.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(place)
     for name, (dataset, protocol) in benchmarks.items():
         for index, item in enumerate(dataset.spread(count).items):
             path = place / f"{name}-{index:03d}.png"
@@ -129,12 +134,13 @@ def _first_row(row: Any, pair: Pair, flows: Mapping[str, FlowField], pixel: Poin
     if target is not None:
         _mark(row[1], target)
     for panel, (name, flow) in zip(row[2:], flows.items(), strict=False):
-        _show(panel, _warped(pair, flow), f"query warped, {name}")
-    first, second = flows.values()
-    _heat(row[4], np.linalg.norm(first - second, axis=2), "difference of the flows [px]")
+        _show(panel, _warped(pair, flow), f"query warped\n{name}")
 
 
-def _second_row(row: Any, pair: Pair, flows: Mapping[str, FlowField]) -> None:
+def _flow_rows(row: Any, below: Any, pair: Pair, flows: Mapping[str, FlowField]) -> None:
+    """Flows, and their errors in the row below."""
+    first, second = list(flows.values())[:2]
+    _heat(row[1], np.linalg.norm(first - second, axis=2), "difference of the\nfirst two flows [px]")
     shown = [np.asarray(flow).transpose(2, 0, 1) for flow in flows.values()]
     if pair.flow is not None and pair.valid is not None:
         truth = np.where(pair.valid[..., None], pair.flow, np.nan)
@@ -150,24 +156,30 @@ def _second_row(row: Any, pair: Pair, flows: Mapping[str, FlowField]) -> None:
         assert pair.points is not None
         row[0].plot(pair.points[:, 0], pair.points[:, 1], ".", color=TRUE_MARK, markersize=3)
         errors, worst = [], 0.0
-    for panel, name, flow in zip(row[1:3], flows, shown, strict=True):
-        _show(panel, flow_to_color(flow, scale), f"flow, {name}")
-    for index, name in enumerate(flows):
+    for index, (name, flow) in enumerate(zip(flows, shown, strict=True), start=2):
+        _show(row[index], flow_to_color(flow, scale), f"flow\n{name}")
         mean = endpoint_errors(pair, flows[name]).error
         text = f"AEPE {mean.mean():.2f} px" if mean.size else "no point inside"
         if errors:
-            _heat(row[3 + index], errors[index], f"error, {name}\n{text}", highest=worst, bar=index == 1)
+            _heat(below[index], errors[index - 2], f"error\n{text}", highest=worst, bar=index == len(flows) + 1)
         else:
-            row[3 + index].text(0.5, 0.5, f"{name}\n{text}", ha="center", va="center")
+            below[index].text(0.5, 0.5, text, ha="center", va="center")
 
 
-def _third_row(row: Any, scores: Confidences, target: Point | None) -> None:
-    for panel, title, values in zip(row, scores.titles, scores.maps, strict=False):
+def _score_row(
+    row: Any,
+    titles: Sequence[str],
+    maps: Sequence[NDArray[Any]],
+    extent: tuple[float, float, float, float],
+    target: Point | None,
+) -> None:
+    """Scores of the pixel after each iteration, with its true match."""
+    left, right, bottom, top = extent
+    for panel, title, values in zip(row, titles, maps, strict=False):
         panel.imshow(
-            np.maximum(values, 0), extent=scores.extent, cmap="inferno", vmin=0, interpolation="nearest", aspect="auto"
+            np.maximum(values, 0), extent=extent, cmap="inferno", vmin=0, interpolation="nearest", aspect="auto"
         )
         y, x = np.unravel_index(values.argmax(), values.shape)
-        left, right, bottom, top = scores.extent
         peak = (
             left + (x + 0.5) * (right - left) / values.shape[1],
             top + (y + 0.5) * (bottom - top) / values.shape[0],

@@ -1,6 +1,7 @@
 """Results as files in a folder, with a file that marks them as complete."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ from .._version import __version__
 from ..data.io import write_flow, write_image
 from ..ops.warp import inside_mask
 from ..utils.arrays import Picture
+from ..utils.documents import parse_json
 from ..utils.errors import InputError
-from ..utils.files import PathLike, write_bytes_atomically
+from ..utils.files import PathLike, read_bytes, remove_leftovers, write_bytes_atomically
+from ..utils.locks import locked_folder
 from ..viz.drawing import draw_confidence, draw_flow, draw_matches, draw_overlay
 from .result import MatchResult
 
+LOG = logging.getLogger("gocor.matching")
+
 FLOW_FILES = {"flo": "flow.flo", "kitti": "flow_kitti.png", "npz": "flow.npz", "pfm": "flow.pfm"}
+PICTURES = ("flow.png", "warped.png", "overlay.png", "matches.png", "confidence.png")
 DONE = "done.json"
 CSV, CSV_HEADER = "matches.csv", "x,y,x_query,y_query,confidence\n"
 
@@ -27,6 +33,7 @@ def save_result(
     folder: PathLike,
     *,
     formats: Sequence[str] = ("flo",),
+    pictures: bool = True,
     max_points: int = 5000,
     min_confidence: float = 0.5,
     note: Mapping[str, Any] | None = None,
@@ -39,13 +46,15 @@ def save_result(
     - `matches.csv`: x, y, x_query, y_query, confidence, highest first;
     - `done.json`, written last, so that it marks a complete result. It holds the model, sizes, options and the note.
 
-    Every file is written completely or not at all. Flow files that an earlier `done.json` lists and this result does
-    not replace are removed, so that a folder never mixes two results.
+    Every file is written completely or not at all. Flow files and pictures that an earlier `done.json` lists and this
+    result does not replace are removed, and a second process waits until the first has written its result, so that a
+    folder never mixes two results.
 
     Args:
         result: what `match` returns.
         folder: where to write.
-        formats: any of `flo`, `kitti`, `npz` and `pfm`.
+        formats: any of `flo`, `kitti`, `npz` and `pfm`, or none of them.
+        pictures: draw the pictures.
         max_points: see `MatchResult.matches`.
         min_confidence: see `MatchResult.matches`.
         note: further entries of `done.json`, for example the weights that were used.
@@ -54,52 +63,61 @@ def save_result(
         Paths of the files, `done.json` last.
     """
     check_formats(formats)
+    LOG.info("writing %s", folder)
     matches = result.matches(max_points, min_confidence)
-    pictures = _draw(result, matches)
+    drawn = _draw(result, matches) if pictures else {}
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
-    _remove_outdated(folder, names)
-    for name in names:
-        write_flow(folder / name, result.flow.numpy())
-    for name, picture in pictures.items():
-        write_image(folder / name, picture)
+    flows = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
+    names = [*flows, *drawn, CSV]
     rows = "".join(f"{x:.0f},{y:.0f},{u:.3f},{v:.3f},{score:.4f}\n" for x, y, u, v, score in matches.tolist())
-    write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())
-    names += [*pictures, CSV]
-    done = {
+    done = facts_of(result, matches) | {
+        "formats": list(formats),
+        "max_points": max_points,
+        "min_confidence": min_confidence,
+        "files": names,
+        **(note or {}),
+    }
+    with locked_folder(folder, wait=True):
+        remove_leftovers(folder)
+        _remove_outdated(folder, (*flows, *drawn))
+        for name in flows:
+            write_flow(folder / name, result.flow.numpy())
+        for name, picture in drawn.items():
+            write_image(folder / name, picture)
+        write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())
+        write_bytes_atomically(folder / DONE, (json.dumps(done, indent=2) + "\n").encode())
+    return [folder / name for name in (*names, DONE)]
+
+
+def facts_of(result: MatchResult, matches: NDArray[np.float32]) -> dict[str, Any]:
+    """The entries of `done.json` that the result determines."""
+    return {
         "gocor": __version__,
         "model": result.model,
         "reference_size": result.reference.shape[:2],
         "query_size": result.query.shape[:2],
-        "formats": list(formats),
-        "max_points": max_points,
-        "min_confidence": min_confidence,
         "matches": len(matches),
         "mean_confidence": round(float(result.confidence.mean()), 4),
-        "files": names,
-        **(note or {}),
     }
-    write_bytes_atomically(folder / DONE, (json.dumps(done, indent=2) + "\n").encode())
-    return [folder / name for name in (*names, DONE)]
 
 
 def _draw(result: MatchResult, matches: NDArray[np.float32]) -> dict[str, Picture]:
     """Pictures of a result by file name."""
     inside, warped = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy(), result.warp()
-    return {
-        "flow.png": draw_flow(result.flow),
-        "warped.png": warped,
-        "overlay.png": draw_overlay(result.reference, warped, inside),
-        "matches.png": draw_matches(result.reference, result.query, matches),
-        "confidence.png": draw_confidence(result.confidence),
-    }
+    drawn = (
+        draw_flow(result.flow),
+        warped,
+        draw_overlay(result.reference, warped, inside),
+        draw_matches(result.reference, result.query, matches),
+        draw_confidence(result.confidence),
+    )
+    return dict(zip(PICTURES, drawn, strict=True))
 
 
 def _remove_outdated(folder: Path, names: Sequence[str]) -> None:
-    """Remove `done.json`, and the flow files that it lists, but for those in `names`."""
+    """Remove `done.json`, and the flow files and pictures that it lists, but for those in `names`."""
     listed = read_done(folder).get("files")
-    outdated = {name for name in FLOW_FILES.values() if isinstance(listed, list) and name in listed}
+    outdated = {name for name in (*FLOW_FILES.values(), *PICTURES) if isinstance(listed, list) and name in listed}
     for name in (DONE, *(outdated - set(names))):
         (folder / name).unlink(missing_ok=True)
 
@@ -107,8 +125,16 @@ def _remove_outdated(folder: Path, names: Sequence[str]) -> None:
 def read_done(folder: PathLike) -> dict[str, Any]:
     """Content of `done.json` in a folder; empty if there is none, or if it cannot be read."""
     try:
-        content = json.loads((Path(folder) / DONE).read_bytes())
+        return parse_done(read_bytes(Path(folder) / DONE))
     except (OSError, ValueError):
+        return {}
+
+
+def parse_done(data: str | bytes) -> dict[str, Any]:
+    """The entries of a `done.json`; none if it is not whole."""
+    try:
+        content = parse_json(data)
+    except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
 

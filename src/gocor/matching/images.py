@@ -1,23 +1,38 @@
 """Images of any kind → RGB pictures → batches of tensors."""
 
+import logging
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..data.io import read_image, to_rgb
 from ..utils.arrays import Picture
 from ..utils.errors import InputTypeError
 
+
+class ArrayLike(Protocol):
+    """What shows its pixels to NumPy, as images of PIL do."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+
+ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[Any] | Tensor | ArrayLike
+"""One image as `match` takes it."""
+
+LOG = logging.getLogger("gocor.matching")
 PALETTE_MODES = ("P", "PA", "CMYK", "LAB", "HSV", "YCbCr")  # Modes of PIL images that hold no RGB or grey values.
 
 
 def as_picture(image: Any) -> Picture:
     """Any image that `match` accepts → RGB `(H, W, 3)` uint8."""
     if isinstance(image, (str, os.PathLike)):
+        LOG.info("reading %s", image)
         return read_image(image)
     if isinstance(image, Tensor):
         if image.dim() == 4 and len(image) == 1:

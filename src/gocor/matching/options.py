@@ -27,6 +27,8 @@ class MatchOptions:
         confidence: where confidence and occlusion come from. `"learnt"` takes what the network predicts along with the
             flow, `"consistency"` compares with the flow in the opposite direction, which takes twice as long, and
             `None` takes the first if the network learns it.
+        fast: match faster and less finely: small images are not enlarged, and a recurrent network makes fewer updates,
+            unless `min_size` or `updates` say otherwise.
     """
 
     iters_local: int | None = None
@@ -36,6 +38,7 @@ class MatchOptions:
     max_size: int | None = MAX_SIZE
     align: bool | None = None
     confidence: Literal["learnt", "consistency"] | None = None
+    fast: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMUM.items():
@@ -60,9 +63,11 @@ class MatchOptions:
             raise InputError(f"{name} gives no coarse matches, so it cannot align images")
         if self.confidence == "learnt" and not network.learns_confidence:
             raise InputError(f"{name} does not learn a confidence: choose 'consistency'")
+        own_size, own_updates = (0, network.fast_updates) if self.fast else (network.min_size, None)
         return replace(
             self,
-            min_size=network.min_size if self.min_size is None else self.min_size,
+            min_size=own_size if self.min_size is None else self.min_size,
+            updates=own_updates if self.updates is None else self.updates,
             align=network.can_align and not flips if self.align is None else self.align,
             confidence=self.confidence or ("learnt" if network.learns_confidence else "consistency"),
         )
@@ -73,7 +78,7 @@ class MatchOptions:
 
     def network_options(self) -> dict[str, Any]:
         """The options of `MatchingNetwork.forward`."""
-        return {name: value for name, value in self.as_dict().items() if name not in ("align", "confidence")}
+        return {name: value for name, value in self.as_dict().items() if name not in ("align", "confidence", "fast")}
 
 
 DEFAULT_OPTIONS = MatchOptions()

@@ -18,9 +18,12 @@ from ..utils.errors import InputError
 MIN_POINTS = {"homography": 4, "fundamental": 8}  # Fewest matches that determine each matrix.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MatchResult:
     """Dense matches of one pair, at the reference's resolution.
+
+    A result equals itself alone, and can be a key or a member of a set. To compare two, compare their tensors, for
+    instance with `torch.equal(a.flow, b.flow)`.
 
     Attributes:
         reference: RGB picture `(H, W, 3)`, uint8.

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import torch
 
+from ..models.evaluation_view import in_evaluation_mode
 from ..models.network import ImageFeatures, MatchingNetwork
 from ..utils.arrays import Picture
-from .api import evaluation_mode, match_stream, to_results
+from .api import match_stream, to_results
 from .certainty import Matched
 from .images import to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
@@ -36,6 +37,7 @@ def match_sequence(
         for pair in pairwise(pictures):
             yield from match_stream([pair], network, options, batch_size=1)
         return
+    network = in_evaluation_mode(network)
     before: tuple[Picture, ImageFeatures] | None = None
     for picture in pictures:
         now = picture, _features(picture, network, resolved)
@@ -47,8 +49,7 @@ def match_sequence(
 
 @torch.inference_mode()
 def _features(picture: Picture, network: MatchingNetwork, options: MatchOptions) -> ImageFeatures:
-    with evaluation_mode(network):
-        return network.features(to_batch([picture], network), min_size=options.min_size, max_size=options.max_size)
+    return network.features(to_batch([picture], network), min_size=options.min_size, max_size=options.max_size)
 
 
 @torch.inference_mode()
@@ -58,8 +59,7 @@ def _match(reference: ImageFeatures, query: ImageFeatures, network: MatchingNetw
         "iters_global": options.iters_global,
         "updates": options.updates,
     }
-    with evaluation_mode(network):
-        found = network.match_features(reference, query, **iterations)
-        if options.confidence == "learnt":
-            return Matched(found.flow, None, found.confidence, found.visibility)
-        return Matched(found.flow, network.match_features(query, reference, **iterations).flow)
+    found = network.match_features(reference, query, **iterations)
+    if options.confidence == "learnt":
+        return Matched(found.flow, None, found.confidence, found.visibility)
+    return Matched(found.flow, network.match_features(query, reference, **iterations).flow)

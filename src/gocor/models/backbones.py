@@ -71,7 +71,7 @@ class PWCPyramid(nn.Module):
         channels: numbers of channels of levels 1 to 6.
     """
 
-    def __init__(self, channels: tuple[int, ...] = (16, 32, 64, 96, 128, 196)) -> None:
+    def __init__(self, channels: tuple[int, ...]) -> None:
         super().__init__()
         self.levels = nn.ModuleList(
             nn.Sequential(_leaky(before, after, 2), _leaky(after, after, 1), _leaky(after, after, 1))

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from ..ops.warp import warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
-from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
 from .published_names import VGG_DECODER_RULES, context_rules
+from .stages import Stage
 
 SIDE = 256
 
@@ -95,3 +96,11 @@ class BaseNet(MatchingNetwork):
         features, residual = self.decoder2(torch.cat([volume, up_flow, self.upfeat3(features)], 1))
         flow2 = residual + up_flow + self.context2(features)
         return [flow4, flow3, flow2]
+
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer at 16×16, and the local layer at 32×32 cells of the images."""
+        (reference3, reference4), (query3, query4) = (self.pyramid(image, (3, 4)) for image in inputs)
+        return [
+            Stage("global", self.global_matching.correlation, l2_normalize(reference4), l2_normalize(query4)),
+            Stage("local", self.local_matching.correlation, reference3, query3),
+        ]

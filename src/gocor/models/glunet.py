@@ -1,6 +1,5 @@
 """GLU-Net and Semantic-GLU-Net: a global and a local level at 256×256, then two local levels at full resolution."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -8,12 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.resize import resize_by_area
+from ..ops.select import certain
 from ..ops.warp import scale_flow, warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
-from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume
+from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
 from .published_names import VGG_DECODER_RULES, context_rules
+from .stages import Stage
 
 SIDE = 256
 MAX_RATIO, PUBLISHED_MAX_RATIO = 2, 3  # Ratios of resolutions beyond which extra levels refine the coarse flow.
@@ -77,7 +79,9 @@ class GLUNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Rounded down to multiples of 8, at least 256."""
-        return max(SIDE, height // 8 * 8), max(SIDE, width // 8 * 8)
+        rounded = (side if certain(side >= SIDE) else torch.sym_max(SIDE, side) for side in (height, width))
+        height, width = (side if certain(side % 8 == 0) else side // 8 * 8 for side in rounded)
+        return height, width
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """256×256 at the first two levels, the working size at the others."""
@@ -123,6 +127,14 @@ class GLUNet(MatchingNetwork):
         features, residual = self.decoder1(torch.cat([volume, up_flow, self.upfeat2(features)], 1))
         flow1 = residual + up_flow + self.context1(features)
         return [flow4, flow3, flow2, flow1]
+
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer at 16×16, and the local layer at 32×32 cells of the images."""
+        (reference3, reference4), (query3, query4) = (self._coarse_features(image) for image in inputs[2:])
+        return [
+            Stage("global", self.global_matching.correlation, l2_normalize(reference4), l2_normalize(query4)),
+            Stage("local", self.local_matching.correlation, reference3, query3),
+        ]
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, as objects of one class often are (TSS).
@@ -192,18 +204,30 @@ class GLUNet(MatchingNetwork):
         features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
         return flow4, residual + up_flow + self.context3(features)
 
+    def _extra_levels(self, height: int, width: int) -> int:
+        """How often the ratio of the working size to 256 must be halved, rounded, to come to the largest one allowed.
+
+        It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
+        """
+        longer = torch.sym_max(height, width) if self.fixed_side is None else self.fixed_side
+        side = width if self.published else longer
+        largest = SIDE * (PUBLISHED_MAX_RATIO if self.published else MAX_RATIO)
+        extra = 0
+        while side > largest * 2 ** (extra + 0.5):
+            extra += 1
+        return extra
+
     def _refine(
         self, reference: Tensor, query: Tensor, flow: Tensor, height: int, width: int, iters: int | None
     ) -> Tensor:
         """Refine the coarse flow of a large image by extra levels, with the decoder of the next level."""
-        ratio = width / PUBLISHED_MAX_RATIO if self.published else max(height, width) / MAX_RATIO
-        extra = max(0, round(math.log2(ratio / SIDE)))
+        extra = self._extra_levels(height, width)
         for remaining in range(extra, 0, -1):
-            scale = 1 / (8 * 2**remaining)
-            size = int(height * scale), int(width * scale)
-            small_reference, small_query = (F.interpolate(x, size, mode="area") for x in (reference, query))
+            cell = 8 * 2**remaining
+            size = height // cell, width // cell
+            small_reference, small_query = (resize_by_area(x, size) for x in (reference, query))
             up_flow = upsample(flow, size)
-            volume = self.local_matching(small_reference, warp(small_query, up_flow * scale), iters)
+            volume = self.local_matching(small_reference, warp(small_query, up_flow / cell), iters)
             _, residual = self.decoder2(torch.cat([volume, up_flow], 1))
             flow = residual + up_flow
         return upsample(flow, reference.shape[2:]) if extra else flow

@@ -81,5 +81,5 @@ def decode_global_volume(decoder: nn.Module, volume: Tensor, cell: int) -> Tenso
         volume: `(B, Hq·Wq, H, W)`.
         cell: image pixels per cell of the volume.
     """
-    start = volume.new_zeros(len(volume), 2, *volume.shape[2:])
+    start = volume.new_zeros(volume.shape[0], 2, *volume.shape[2:])
     return mapping_to_pixels(decoder(torch.cat([volume, start], 1))) * cell

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
+from ..ops.select import certain
 from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from ..utils.errors import InputError, InputTypeError
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
 from .published_names import Rule
+from .stages import Stage
 
 MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
 MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
@@ -77,6 +79,7 @@ class MatchingNetwork(nn.Module, ABC):
             images are resized by area averages and truncated to integers. Otherwise they are resized by anti-aliased
             bilinear interpolation.
         name: the registered name; empty for a network that was built by hand.
+        variant: options in which it differs from the registered network, by dotted name, see `variants`.
         has_global_layer: whether the network has a global correlation layer, which `iters_global` is for.
         min_size: lower bound of the longer side that the network works at, see `forward`. Published rules set none.
         loss_weights: weight of each level's mean end-point error in training, coarse to fine.
@@ -86,7 +89,10 @@ class MatchingNetwork(nn.Module, ABC):
         coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
             matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
+        fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
+            then do not depend on the size of the images, so that one graph can be exported for all of them.
         updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
+        fast_updates: the same for `MatchOptions.fast`.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         reuses_features: whether `features` and `match_features` are defined.
         can_flip: whether `forward_with_flips` also matches mirrored images.
@@ -105,7 +111,9 @@ class MatchingNetwork(nn.Module, ABC):
     coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
+    fixed_side: int | None = None
     updates: int | None = None
+    fast_updates: ClassVar[int | None] = None
     learns_confidence: ClassVar[bool] = False
     reuses_features: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
@@ -114,14 +122,19 @@ class MatchingNetwork(nn.Module, ABC):
     def __init__(self, *, published: bool = False) -> None:
         super().__init__()
         self.pyramid = nn.Identity()
+        self.variant: dict[str, Any] = {}
         self.published = published
         if published:
             self.min_size = 0
 
-    def use_published_rules(self) -> None:
-        """Pre-process images and compute GOCor's step length as published code does, for published weights."""
+    def use_published_images(self) -> None:
+        """Pre-process images as published code does, for networks that start from published weights."""
         self.published = True
         self.min_size = 0
+
+    def use_published_rules(self) -> None:
+        """Pre-process images and compute GOCor's step length as published code does, for published weights."""
+        self.use_published_images()
         for module in self.modules():
             if isinstance(module, GOCor):
                 module.scale_free_step = False
@@ -256,6 +269,8 @@ class MatchingNetwork(nn.Module, ABC):
             max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
         """
         check_count("min_size", min_size)
+        if min_size == 0 and max_size is None:
+            return self.round_size(height, width)
         longer = max(height, width)
         wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer))
         if max_size is not None:
@@ -304,6 +319,12 @@ class MatchingNetwork(nn.Module, ABC):
         """The modules whose activations training may recompute in the backward pass to save memory."""
         return [module for module in self.modules() if isinstance(module, (GlobalMatching, LocalMatching))]
 
+    def correlation_names(self) -> list[str]:
+        """Names of the modules in which a network with GOCor differs from the same one without."""
+        layers = {id(module) for module in self.correlation_layers()}
+        layers |= {id(module) for module in self.modules() if isinstance(module, GOCor)}
+        return [name for name, module in self.named_modules() if id(module) in layers]
+
     @property
     def can_align(self) -> bool:
         """Whether the network gives the coarse matches that the alignment of wide baselines needs."""
@@ -331,6 +352,17 @@ class MatchingNetwork(nn.Module, ABC):
         """
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
 
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The correlation layers and the features of both images that they compare, coarse to fine.
+
+        Args:
+            *inputs: what `prepare` returns.
+
+        Returns:
+            Nothing by default: `gocor.matching.scores` then has no scores to show.
+        """
+        return []
+
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
@@ -343,7 +375,7 @@ def autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
 
 def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
     """Resize `(B, 3, H, W)` in [0, 255] with anti-aliasing, or by truncated area averages as published code does."""
-    if tuple(image.shape[2:]) == size:
+    if certain(image.shape[2] == size[0]) and certain(image.shape[3] == size[1]):
         return image
     if not published:
         return F.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)

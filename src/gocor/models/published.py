@@ -12,17 +12,13 @@ from .network import MatchingNetwork
 from .published_names import Rule
 
 
-def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) -> None:
-    """Load a published state dict into a network, and switch it to published rules.
-
-    Every key must match a parameter and every parameter a key. Otherwise a `ValueError` names the others, and the
-    network is not changed.
-    """
+def translate_published(network: MatchingNetwork, state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """A published state dict by our names, in the shapes of a network's parameters; and the keys that it lacks."""
     own = network.state_dict()
     translated: dict[str, Tensor] = {}
     unexpected: list[str] = []
     for key, value in state.items():
-        name = _translate(key, network.published_rules)
+        name = translate_name(key, network.published_rules)
         if name not in own or name in translated:
             unexpected.append(key)
             continue
@@ -33,6 +29,17 @@ def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) 
                 f"{key} should have {tuple(own[name].shape)} values, the checkpoint has {tuple(value.shape)}"
             )
         translated[name] = value.reshape(own[name].shape)
+    return translated, unexpected
+
+
+def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) -> None:
+    """Load a published state dict into a network, and switch it to published rules.
+
+    Every key must match a parameter and every parameter a key. Otherwise a `ValueError` names the others, and the
+    network is not changed.
+    """
+    translated, unexpected = translate_published(network, state)
+    own = network.state_dict()
     missing = sorted(name for name in own.keys() - translated.keys() if not name.endswith("num_batches_tracked"))
     if missing or unexpected:
         raise InputError(
@@ -55,7 +62,8 @@ def load_vgg(pyramid: VGGPyramid, state: Mapping[str, Tensor]) -> None:
                 getattr(layer, leaf).copy_(state[key])
 
 
-def _translate(key: str, rules: Sequence[Rule]) -> str | None:
+def translate_name(key: str, rules: Sequence[Rule]) -> str | None:
+    """Our name of a published parameter; `None` if no rule is for it."""
     for pattern, replacement in rules:
         match = re.fullmatch(pattern, key)
         if match:

@@ -16,6 +16,8 @@ from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image
 from .published_names import Rule, context_rules, gocor_rule
 
+CHANNELS = (16, 32, 64, 96, 128, 196)  # of the pyramid's levels 1 to 6
+MIN_CHANNELS = 4  # of a level of a small test network
 FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
 FEATURE_GAIN = 8  # Initial gain of the first convolution, so that features of images in [0, 1] have unit variance.
 FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.
@@ -48,9 +50,8 @@ class PWCNet(MatchingNetwork):
 
     Args:
         correlations: correlation layers of levels 6 (1/64 of the resolution) to 2 (1/4).
-        channels: numbers of channels of the pyramid's levels 1 to 6.
         radius: search radius of the layers.
-        width: factor of the decoders' channels, below 1 for small test networks.
+        width: factor of all channels, below 1 for small test networks.
         published: see `MatchingNetwork`.
     """
 
@@ -64,7 +65,6 @@ class PWCNet(MatchingNetwork):
         self,
         correlations: Sequence[nn.Module],
         *,
-        channels: tuple[int, ...] = (16, 32, 64, 96, 128, 196),
         radius: int = 4,
         width: float = 1.0,
         published: bool = False,
@@ -73,6 +73,7 @@ class PWCNet(MatchingNetwork):
         if len(correlations) != 5:
             raise InputError(f"PWC-Net has five local correlation layers, got {len(correlations)}")
         window = (2 * radius + 1) ** 2
+        channels = tuple(max(MIN_CHANNELS, int(width * count)) for count in CHANNELS)
         self.pyramid = PWCPyramid(channels)
         self.matching = nn.ModuleList(LocalMatching(layer) for layer in correlations)
         inputs = [window, *(window + channels[level - 1] + 4 for level in (5, 4, 3, 2))]

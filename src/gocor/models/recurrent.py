@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import global_correlation, lookup, pool_pyramid
+from ..ops.select import certain
 from ..ops.warp import pixel_grid
 from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
@@ -28,6 +29,7 @@ from .network import (
     resize_image,
     upsample,
 )
+from .stages import Stage
 
 STRIDE = 8  # pixels of the image per pixel of the features
 MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
@@ -54,6 +56,7 @@ class RecurrentNet(MatchingNetwork):
     pyramid: VGGPyramid
     min_size = 1024
     updates: int = 12
+    fast_updates = 6
     learns_confidence = True
     reuses_features = True
     training_updates = 6
@@ -105,8 +108,7 @@ class RecurrentNet(MatchingNetwork):
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Multiples of 16."""
-        height, width = (max(MULTIPLE, round(side / MULTIPLE) * MULTIPLE) for side in (height, width))
-        return height, width
+        return _round_side(height), _round_side(width)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, of the start and of every update."""
@@ -157,8 +159,9 @@ class RecurrentNet(MatchingNetwork):
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
         levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
-        own, other = unit_norm(self.matching_head(levels)).chunk(2)
-        context = self.context_head([level[: len(reference)] for level in levels])
+        features, count = unit_norm(self.matching_head(levels)), reference.shape[0]
+        own, other = features[:count], features[count:]  # `chunk` would fix the batch size of an exported graph
+        context = self.context_head([level[:count] for level in levels])
         return self._match(own, other, context, updates, iters_local, iters_global)
 
     def _match(
@@ -209,6 +212,15 @@ class RecurrentNet(MatchingNetwork):
         confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)
         return Prediction(flow, confidence, visibility)
 
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer that the start is read from, and the local layer whose filters are looked up."""
+        levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
+        reference, query = unit_norm(self.matching_head(levels)).chunk(2)
+        return [
+            Stage("global", self.start, *self._pooled(reference, query)),
+            Stage("local", self.filters, reference, query),
+        ]
+
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
         levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
@@ -218,11 +230,20 @@ class RecurrentNet(MatchingNetwork):
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
         return STRIDE * self._match(reference[0], query[0], reference[1], COARSE_UPDATES)[-1][1]
 
+    def _pooled(self, reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Features at 1/8 → those that global matching compares: halved once, and again while they are too many."""
+        height, width = reference.shape[2:]
+        if self.fixed_side is not None:  # the largest map of that side, because the graph is the same for all
+            height = width = self.fixed_side // STRIDE
+        small, other, halvings = reference, query, 0
+        while halvings == 0 or (height >> halvings) * (width >> halvings) > MAX_GLOBAL:
+            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+            halvings += 1
+        return small, other
+
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
-        small, other = reference, query
-        while small.shape[2] * small.shape[3] > MAX_GLOBAL or small is reference:
-            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
+        small, other = self._pooled(reference, query)
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
@@ -331,6 +352,14 @@ class ConvexUpsampler(nn.Module):
         neighbours = F.unfold(F.pad(STRIDE * flow.float(), (1, 1, 1, 1), mode="replicate"), 3)
         fine = (weights.float() * neighbours.view(batch, 2, 9, 1, height * width)).sum(2)  # (B, 2, 64, h·w)
         return F.pixel_shuffle(fine.view(batch, 2 * STRIDE * STRIDE, height, width), STRIDE)
+
+
+def _round_side(side: int) -> int:
+    """The nearest multiple of `MULTIPLE`, as `round` does it but in integers, which an exported graph can hold."""
+    if certain(side % MULTIPLE == 0):
+        return side
+    half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
+    return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)
 
 
 def unit_norm(x: Tensor) -> Tensor:

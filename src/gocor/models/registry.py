@@ -1,58 +1,70 @@
 """The networks by name."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from ..modules import GlobalFeatureCorrelation, GlobalGOCor, LocalFeatureCorrelation, LocalGOCor
-from ..utils.errors import InputError
+from ..utils.errors import InputError, InputTypeError
 from . import zoo
 from .basenet import BaseNet
 from .glunet import GLUNet
+from .liteflownet import LiteFlowNet
 from .network import MatchingNetwork
 from .pwcnet import PWCNet
 from .recurrent import RecurrentNet
+from .variants import Layers
 
-Builder = TypeVar("Builder", bound=Callable[[], MatchingNetwork])
+Builder = TypeVar("Builder", bound=Callable[..., MatchingNetwork])
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A network that can be created by name."""
+    """A network that can be created by name.
+
+    Attributes:
+        name: see `register`.
+        description: see `register`.
+        build: returns the network, given its layers.
+        base: name of the network that differs in its correlation layers alone, whose weights this one may start from.
+    """
 
     name: str
     description: str
-    build: Callable[[], MatchingNetwork]
+    build: Callable[[Layers], MatchingNetwork]
+    base: str | None = None
 
 
 REGISTRY: dict[str, ModelEntry] = {}
 
-TINY = 1 / 8  # Width of the small variants, which keep tests fast.
-TINY_PYRAMID = (4, 4, 8, 8, 12, 12)
+TINY = {"width": 1 / 8, "local.radius": 2}  # Options of the small variants, which keep tests fast.
 
 
-def register(name: str, description: str) -> Callable[[Builder], Builder]:
+def register(name: str, description: str, *, base: str | None = None) -> Callable[[Builder], Builder]:
     """Decorator that registers a network for `load_model`, `gocor.match`, training, evaluation and the command line.
 
-    It decorates a function without arguments that returns a `MatchingNetwork`, or a class whose constructor takes no
-    arguments; see `docs/extending.md`::
+    It decorates a function that returns a `MatchingNetwork`, or a class of that kind; see `docs/extending.md`. The
+    function takes no argument, or `Layers`, which make correlation layers whose options can be set by name::
 
-        @gocor.models.register("mynet-gocor", "my network with local GOCor")
-        def mynet_gocor() -> MatchingNetwork:
-            return MyNet(LocalGOCor())
+        @gocor.models.register("mynet-gocor", "my network with local GOCor", base="mynet")
+        def mynet_gocor(layers: Layers) -> MatchingNetwork:
+            return MyNet(layers.local_gocor())
 
     Args:
         name: unique name of the network. Names that end in `-tiny` are for tests and are not listed.
         description: one line for `gocor models`.
+        base: name of the network that differs in its correlation layers alone. Training may start from its weights.
     """
 
     def enter(build: Builder) -> Builder:
         if name in REGISTRY:
             raise InputError(f"a model named {name!r} is registered already")
-        REGISTRY[name] = ModelEntry(name, description, build)
+        takes_layers = any(p.default is p.empty for p in inspect.signature(build).parameters.values())
+        REGISTRY[name] = ModelEntry(name, description, build if takes_layers else lambda _: build(), base)
         return build
 
     return enter
@@ -69,132 +81,176 @@ def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
     return [name for name in names if name in zoo.shipped()] if shipped else names
 
 
-def create_model(name: str) -> MatchingNetwork:
-    """A network with initial values, in evaluation mode; `load_model` returns one with trained weights."""
+def create_model(name: str, options: Mapping[str, Any] | None = None) -> MatchingNetwork:
+    """A network with initial values, in evaluation mode; `load_model` returns one with trained weights.
+
+    Args:
+        name: one of `list_models()`.
+        options: in which it differs from the registered network, such as `{"global.initializer": "zero"}`, see
+            `Layers`. Unknown ones are errors.
+    """
+    if not isinstance(name, str):
+        raise InputTypeError(f"the name of a model must be a string, got {type(name).__name__}")
     if name not in REGISTRY:
         raise InputError(f"no model is named {name!r}; there are {', '.join(list_models())}")
-    network = REGISTRY[name].build()
-    network.name = name
+    layers = Layers(options)
+    network = REGISTRY[name].build(layers)
+    layers.check(name)
+    network.name, network.variant = name, layers.given
     return network.eval()
 
 
-def sketch(name: str) -> MatchingNetwork:
+def sketch(name: str, options: Mapping[str, Any] | None = None) -> MatchingNetwork:
     """A network whose parameters have no storage, to read its facts."""
     with torch.device("meta"):
-        return create_model(name)
+        return create_model(name, options)
 
 
 def _five(layer: Callable[[], nn.Module]) -> list[nn.Module]:
     return [layer() for _ in range(5)]
 
 
+def _basenet(layers: Layers, coarse: nn.Module, local: nn.Module, *, gocor: bool, filtering: str = "none") -> BaseNet:
+    """BaseNet with given layers; GOCor's global volume needs no L2 normalisation (paper, appendix D)."""
+    activation = "leaky-relu" if gocor else "relu-l2"
+    options = layers.network(filtering=filtering, activation=activation, width=layers.width)
+    return BaseNet(coarse, local, radius=layers.radius, **options)
+
+
 @register("basenet", "BaseNet with plain correlations (ablation I)")
-def _basenet() -> MatchingNetwork:
-    return BaseNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation())
+def _plain_basenet(layers: Layers) -> MatchingNetwork:
+    return _basenet(layers, layers.global_correlation(), layers.local_correlation(), gocor=False)
 
 
-@register("basenet-nc", "BaseNet with NC-Net's consensus after the global correlation (ablation II)")
-def _basenet_nc() -> MatchingNetwork:
-    return BaseNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(), filtering="consensus")
+@register("basenet-nc", "BaseNet with NC-Net's consensus after the global correlation (ablation II)", base="basenet")
+def _basenet_nc(layers: Layers) -> MatchingNetwork:
+    plain = layers.global_correlation(), layers.local_correlation()
+    return _basenet(layers, *plain, gocor=False, filtering="consensus")
 
 
-@register("basenet-global-linear", "BaseNet, global GOCor with the quadratic objective (ablation III)")
-def _basenet_global_linear() -> MatchingNetwork:
-    layer = GlobalGOCor(512, query_objective=False, reference_objective="quadratic")
-    return BaseNet(layer, LocalFeatureCorrelation(), activation="leaky-relu")
+@register("basenet-global-linear", "BaseNet, global GOCor with the quadratic objective (ablation III)", base="basenet")
+def _basenet_global_linear(layers: Layers) -> MatchingNetwork:
+    coarse = layers.global_gocor(512, query_objective=False, reference_objective="quadratic")
+    return _basenet(layers, coarse, layers.local_correlation(), gocor=True)
 
 
-@register("basenet-global-r", "BaseNet, global GOCor with the reference objective (ablation IV)")
-def _basenet_global_r() -> MatchingNetwork:
-    return BaseNet(GlobalGOCor(512, query_objective=False), LocalFeatureCorrelation(), activation="leaky-relu")
+@register("basenet-global-r", "BaseNet, global GOCor with the reference objective (ablation IV)", base="basenet")
+def _basenet_global_r(layers: Layers) -> MatchingNetwork:
+    coarse = layers.global_gocor(512, query_objective=False)
+    return _basenet(layers, coarse, layers.local_correlation(), gocor=True)
 
 
-@register("basenet-global-rq", "BaseNet, global GOCor with reference and query objective (ablation V)")
-def _basenet_global_rq() -> MatchingNetwork:
-    return BaseNet(GlobalGOCor(512), LocalFeatureCorrelation(), activation="leaky-relu")
+@register("basenet-global-rq", "BaseNet, global GOCor with reference and query objective (ablation V)", base="basenet")
+def _basenet_global_rq(layers: Layers) -> MatchingNetwork:
+    return _basenet(layers, layers.global_gocor(512), layers.local_correlation(), gocor=True)
 
 
-@register("basenet-gocor", "BaseNet, global and local GOCor (ablation VI)")
-def _basenet_gocor() -> MatchingNetwork:
-    return BaseNet(GlobalGOCor(512), LocalGOCor(), activation="leaky-relu")
+@register("basenet-gocor", "BaseNet, global and local GOCor (ablation VI)", base="basenet")
+def _basenet_gocor(layers: Layers) -> MatchingNetwork:
+    return _basenet(layers, layers.global_gocor(512), layers.local_gocor(), gocor=True)
 
 
-@register("basenet-gocor-lq", "BaseNet-GOCor with the query objective in the local module too")
-def _basenet_gocor_lq() -> MatchingNetwork:
-    return BaseNet(GlobalGOCor(512), LocalGOCor(query_objective=True), activation="leaky-relu")
+@register("basenet-gocor-lq", "BaseNet-GOCor with the query objective in the local module too", base="basenet")
+def _basenet_gocor_lq(layers: Layers) -> MatchingNetwork:
+    return _basenet(layers, layers.global_gocor(512), layers.local_gocor(query_objective=True), gocor=True)
+
+
+def _glunet(
+    layers: Layers, coarse: nn.Module, local: nn.Module, *, gocor: bool, filtering: str, semantic: bool = False
+) -> GLUNet:
+    activation = "leaky-relu" if gocor else "relu-l2"
+    options = layers.network(filtering=filtering, activation=activation, width=layers.width)
+    return GLUNet(coarse, local, radius=layers.radius, semantic=semantic, **options)
 
 
 @register("glunet", "GLU-Net with plain correlations")
-def _glunet() -> MatchingNetwork:
-    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation())
+def _plain_glunet(layers: Layers) -> MatchingNetwork:
+    plain = layers.global_correlation(), layers.local_correlation()
+    return _glunet(layers, *plain, gocor=False, filtering="mutual")
 
 
-@register("glunet-gocor", "GLU-Net with global and local GOCor")
-def _glunet_gocor() -> MatchingNetwork:
-    return GLUNet(GlobalGOCor(512), LocalGOCor(), filtering="none", activation="leaky-relu")
+@register("glunet-gocor", "GLU-Net with global and local GOCor", base="glunet")
+def _glunet_gocor(layers: Layers) -> MatchingNetwork:
+    return _glunet(layers, layers.global_gocor(512), layers.local_gocor(), gocor=True, filtering="none")
 
 
 @register("semantic-glunet", "Semantic-GLU-Net with plain correlations")
-def _semantic_glunet() -> MatchingNetwork:
-    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(), filtering="consensus", semantic=True)
+def _semantic_glunet(layers: Layers) -> MatchingNetwork:
+    plain = layers.global_correlation(), layers.local_correlation()
+    return _glunet(layers, *plain, gocor=False, filtering="consensus", semantic=True)
 
 
-@register("semantic-glunet-gocor", "Semantic-GLU-Net with global and local GOCor")
-def _semantic_glunet_gocor() -> MatchingNetwork:
-    return GLUNet(GlobalGOCor(1024), LocalGOCor(), filtering="none", activation="leaky-relu", semantic=True)
+@register("semantic-glunet-gocor", "Semantic-GLU-Net with global and local GOCor", base="semantic-glunet")
+def _semantic_glunet_gocor(layers: Layers) -> MatchingNetwork:
+    gocor = layers.global_gocor(1024), layers.local_gocor()
+    return _glunet(layers, *gocor, gocor=True, filtering="none", semantic=True)
 
 
 @register("pwcnet", "PWC-Net with plain correlations")
-def _pwcnet() -> MatchingNetwork:
-    return PWCNet(_five(LocalFeatureCorrelation))
+def _pwcnet(layers: Layers) -> MatchingNetwork:
+    return PWCNet(_five(layers.local_correlation), radius=layers.radius, **layers.network(width=layers.width))
 
 
-@register("pwcnet-gocor", "PWC-Net with local GOCor at every level")
-def _pwcnet_gocor() -> MatchingNetwork:
-    return PWCNet(_five(LocalGOCor))
+@register("pwcnet-gocor", "PWC-Net with local GOCor at every level", base="pwcnet")
+def _pwcnet_gocor(layers: Layers) -> MatchingNetwork:
+    return PWCNet(_five(layers.local_gocor), radius=layers.radius, **layers.network(width=layers.width))
+
+
+@register("liteflownet", "LiteFlowNet with plain correlations")
+def _liteflownet(layers: Layers) -> MatchingNetwork:
+    plain = _five(partial(layers.local_correlation, 3))
+    return LiteFlowNet(plain, radius=layers.radius, **layers.network(width=layers.width))
+
+
+@register("liteflownet-gocor", "LiteFlowNet with local GOCor at every level", base="liteflownet")
+def _liteflownet_gocor(layers: Layers) -> MatchingNetwork:
+    gocor = _five(partial(layers.local_gocor, 3))
+    return LiteFlowNet(gocor, radius=layers.radius, **layers.network(width=layers.width))
 
 
 @register("recurrent", "Recurrent updates on plain features")
-def _recurrent() -> MatchingNetwork:
-    return RecurrentNet(None, None)
+def _recurrent(layers: Layers) -> MatchingNetwork:
+    return RecurrentNet(None, None, **_recurrent_sizes(layers))
 
 
-@register("recurrent-gocor", "Recurrent updates on GOCor filters, which are optimised once and looked up many times")
-def _recurrent_gocor() -> MatchingNetwork:
-    start = GlobalGOCor(128, initializer="simple", query_objective=False, regularizer="relative")
-    return RecurrentNet(LocalGOCor(regularizer="relative"), start)
+@register(
+    "recurrent-gocor",
+    "Recurrent updates on GOCor filters, which are optimised once and looked up many times",
+    base="recurrent",
+)
+def _recurrent_gocor(layers: Layers) -> MatchingNetwork:
+    start = layers.global_gocor(128, initializer="simple", query_objective=False, regularizer="relative")
+    filters = layers.local_gocor(regularizer="relative")
+    return RecurrentNet(filters, start, radius=layers.radius, **_recurrent_sizes(layers))
 
 
-@register("recurrent-gocor-tiny", "small, for tests")
-def _recurrent_gocor_tiny() -> MatchingNetwork:
-    start = GlobalGOCor(16, initializer="simple", query_objective=False, regularizer="relative")
-    return RecurrentNet(
-        LocalGOCor(2, regularizer="relative"), start, channels=16, hidden=16, radius=2, scales=2, width=TINY
-    )
+def _recurrent_sizes(layers: Layers) -> dict[str, Any]:
+    """Channels of a recurrent network; small networks look up two scales, because their images are small too."""
+    width, channels = layers.width, int(128 * layers.width)
+    return {"width": width, "channels": channels, "hidden": channels, "scales": 4 if width == 1 else 2}
 
 
-@register("basenet-gocor-tiny", "small, for tests")
-def _basenet_gocor_tiny() -> MatchingNetwork:
-    return BaseNet(GlobalGOCor(64), LocalGOCor(2), activation="leaky-relu", radius=2, width=TINY)
+def _tiny(name: str) -> None:
+    """Register a small variant of a network, for tests."""
+    entry = REGISTRY[name]
+
+    def build(layers: Layers) -> MatchingNetwork:
+        small = Layers(TINY | layers.given)
+        network = entry.build(small)
+        layers.known = small.known
+        return network
+
+    register(f"{name}-tiny", "small, for tests", base=f"{entry.base}-tiny" if entry.base else None)(build)
 
 
-@register("glunet-tiny", "small, for tests")
-def _glunet_tiny() -> MatchingNetwork:
-    return GLUNet(GlobalFeatureCorrelation(), LocalFeatureCorrelation(2), radius=2, width=TINY)
-
-
-@register("glunet-gocor-tiny", "small, for tests")
-def _glunet_gocor_tiny() -> MatchingNetwork:
-    layers = GlobalGOCor(64), LocalGOCor(2)
-    return GLUNet(*layers, filtering="none", activation="leaky-relu", radius=2, width=TINY)
-
-
-@register("semantic-glunet-tiny", "small, for tests")
-def _semantic_glunet_tiny() -> MatchingNetwork:
-    layers = GlobalFeatureCorrelation(), LocalFeatureCorrelation(2)
-    return GLUNet(*layers, filtering="consensus", semantic=True, radius=2, width=TINY)
-
-
-@register("pwcnet-gocor-tiny", "small, for tests")
-def _pwcnet_gocor_tiny() -> MatchingNetwork:
-    return PWCNet(_five(lambda: LocalGOCor(2)), channels=TINY_PYRAMID, radius=2, width=TINY)
+for _name in (
+    "recurrent-gocor",
+    "basenet-gocor",
+    "glunet",
+    "glunet-gocor",
+    "semantic-glunet",
+    "pwcnet-gocor",
+    "liteflownet",
+    "liteflownet-gocor",
+):
+    _tiny(_name)

@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -12,11 +13,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..utils.errors import InputError
-from ..utils.files import write_bytes_atomically
+from ..utils.files import check_file, write_bytes_atomically
+from ..utils.options import flatten
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
+from .pickles import load_pickle
 from .published import load_published_state, load_vgg
 from .registry import REGISTRY, create_model, sketch
+from .variants import Variant, describe_variant
 from .zoo import FEATURES, WeightsRow, describe, shipped, shipped_file
 from .zoo import SHIPPED as SHIPPED  # other modules import it from here
 
@@ -31,6 +35,7 @@ def load_model(
     name: str,
     weights: str | os.PathLike[str] | None = "default",
     *,
+    options: Mapping[str, Any] | None = None,
     device: str | torch.device = "auto",
     dtype: torch.dtype = torch.float32,
     fast: bool = False,
@@ -41,6 +46,8 @@ def load_model(
         name: one of `list_models()`.
         weights: `"default"` for the weights that ship, the path of a checkpoint (ours, as safetensors, or a published
             one), or `None` for start values. A network without trained weights warns with an `UntrainedWarning`.
+        options: in which the network differs from the registered one, such as `{"global.eta": 0.1}`, see
+            `gocor.models.variants`. Weights of ours know the options that they were trained with; others win over them.
         device: `"auto"` uses a GPU if there is one.
         dtype: `float32`, `float64`, or a 16-bit dtype, which the network then uses by autocast.
         fast: speed up many pairs of few image sizes on a GPU: CUDA graphs, and bfloat16 unless `dtype` is another
@@ -49,16 +56,17 @@ def load_model(
     Returns:
         The network in evaluation mode.
     """
-    network = create_model(name)
+    trained = name in shipped() if weights == "default" else weights is not None
+    path = Path(shipped_file(name) if weights == "default" else weights) if trained and weights is not None else None
+    state, metadata = ({}, {}) if path is None else read_state(path)
+    network = create_model(name, variant_of(metadata) | flatten(options or {}))
     if _is_vgg(network.pyramid):
-        load_vgg(network.pyramid, _read(shipped_file(FEATURES))[0])
-    if weights == "default" and name in shipped():
-        load_weights(network, shipped_file(name))
-    elif weights == "default" or weights is None:
+        load_vgg(network.pyramid, read_state(shipped_file(FEATURES))[0])
+    if path is None:
         why = "start values were asked for" if weights is None else "no trained weights of it ship yet"
         warnings.warn(f"{name} is untrained ({why}): its output means nothing", UntrainedWarning, stacklevel=2)
     else:
-        load_weights(network, weights)
+        _fill(network, path, state, metadata)
     if dtype in (torch.float16, torch.bfloat16):
         network.autocast_dtype = dtype
     elif dtype in (torch.float32, torch.float64):
@@ -82,8 +90,21 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 
 def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from a checkpoint: ours, a published one, or torchvision's VGG-16, which has features alone."""
-    state, metadata = _read(Path(path))
+    """Fill a network from a checkpoint: ours, a published one, or torchvision's VGG-16, which has features alone.
+
+    Weights of ours must be of the same variant of the network.
+    """
+    state, metadata = read_state(Path(path))
+    stored, own = variant_of(metadata), json.loads(json.dumps(network.variant))
+    if metadata.get("model") == network.name and stored != own:
+        held, wanted = describe_variant(stored), describe_variant(own)
+        raise InputError(f"{path} does not fit {network.name} {wanted}: it holds the variant {held}")
+    _fill(network, path, state, metadata)
+
+
+def _fill(
+    network: MatchingNetwork, path: str | os.PathLike[str], state: dict[str, Tensor], metadata: dict[str, str]
+) -> None:
     try:
         if metadata.get("format") == FORMAT:
             _load_own(network, state, metadata)
@@ -91,7 +112,7 @@ def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None
             if not isinstance(network.pyramid, VGGPyramid):
                 raise InputError("it holds VGG-16 features, which this network does not use")
             load_vgg(network.pyramid, state)
-            warnings.warn(f"{path} holds VGG-16 features only: the rest is untrained", UntrainedWarning, stacklevel=2)
+            warnings.warn(f"{path} holds VGG-16 features only: the rest is untrained", UntrainedWarning, stacklevel=3)
         else:
             load_published_state(network, state)
     except ValueError as error:
@@ -122,7 +143,8 @@ def save_model(
         .cpu()
         for key, value in state.items()
     }
-    facts = {"model": network.name, "licence": licence_of(network), **card}
+    variant = {"options": network.variant} if network.variant else {}
+    facts = {"model": network.name, **variant, "licence": licence_of(network), **card}
     metadata = {
         "format": FORMAT,
         "published": json.dumps(network.published),
@@ -164,7 +186,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     Returns:
         The name of the network.
     """
-    state, metadata = _read(Path(source))
+    state, metadata = read_state(Path(source))
     if metadata.get("format") == FORMAT:
         raise InputError(f"{source} is a file of ours already: it needs no conversion")
     if "features.0.weight" in state:
@@ -178,12 +200,23 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     return network.name
 
 
+def variant_of(metadata: Mapping[str, str]) -> Variant:
+    """The options of the variant that a file of ours holds, empty for other files."""
+    return dict(json.loads(metadata.get("options", "{}")))
+
+
+def with_shared_features(
+    network: MatchingNetwork, state: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> dict[str, Tensor]:
+    """The tensors of a file of ours; VGG-16 features that it does not repeat are the network's own."""
+    own = network.state_dict() if metadata.get("vgg16") == "shared" else {}
+    return {key: value for key, value in own.items() if key.startswith("pyramid.")} | dict(state)
+
+
 def _load_own(network: MatchingNetwork, state: dict[str, Tensor], metadata: dict[str, str]) -> None:
     if metadata.get("model") != network.name:
         raise InputError(f"it holds weights of {metadata.get('model')}")
-    own = network.state_dict()
-    if metadata.get("vgg16") == "shared":
-        state = {key: value for key, value in own.items() if key.startswith("pyramid.")} | state
+    own, state = network.state_dict(), with_shared_features(network, state, metadata)
     missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or unexpected:
         raise InputError(f"missing {missing[:4]}, unexpected {unexpected[:4]}")
@@ -204,28 +237,22 @@ def _has_shipped_vgg(network: MatchingNetwork) -> bool:
     if not _is_vgg(network.pyramid):
         return False
     other = VGGPyramid()
-    load_vgg(other, _read(shipped_file(FEATURES))[0])
+    load_vgg(other, read_state(shipped_file(FEATURES))[0])
     own = network.pyramid.state_dict()
     return all(torch.equal(value, own[key].to(value)) for key, value in other.state_dict().items())
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors or torch file. Pickled code in it is never run."""
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"no such checkpoint: {path}")
+    check_file(path)
     try:
         with safe_open(path, "pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except SafetensorError:
         pass
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about old pickle protocols
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file can raise anything
-        raise InputError(
-            f"{path} is not a checkpoint, or it holds more than tensors and cannot be read safely"
-        ) from None
+    content = load_pickle(path)
     for wrapper in ("state_dict", "model", "net"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

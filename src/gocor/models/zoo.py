@@ -62,6 +62,7 @@ class WeightsRow:
         bytes: size of the file.
         parameters: of the network, shared frozen features included.
         licence: of the weights.
+        options: in which the network differs from the registered one, see `variants`.
         data: what they were trained on.
         made_with: versions of the software that trained them.
         metrics: from the validation of the last run: `epe` in pixels, `pck1`, `pck3` and `pck5` in percent.
@@ -75,6 +76,7 @@ class WeightsRow:
     bytes: int
     parameters: int
     licence: str
+    options: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
     made_with: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -118,7 +120,11 @@ def describe(facts: Mapping[str, Any], content: bytes, *, summary: str, paramete
         bytes=len(content),
         parameters=parameters,
         runs=(TrainingRun(**{name: facts[name] for name in run}),) if len(run) == 4 else (),
-        **{name: facts[name] for name in ("model", "licence", "data", "made_with", "metrics") if name in facts},
+        **{
+            name: facts[name]
+            for name in ("model", "options", "licence", "data", "made_with", "metrics")
+            if name in facts
+        },
     )
 
 

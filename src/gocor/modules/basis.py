@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from ..ops.select import exporting
+
 
 def triangular_basis(distance: Tensor, knots: int, spacing: float) -> Tensor:
     """The N basis functions ρ_k evaluated at distances.
@@ -42,5 +44,10 @@ def by_pair(by_displacement: Tensor, height: int, width: int) -> Tensor:
 
     The functions of distance are evaluated once per displacement, not once per pair.
     """
+    if exporting():  # `unfold` would fix the size of the exported graph
+        y, x = (torch.arange(side, device=by_displacement.device) for side in (height, width))
+        rows, columns = y - y.unsqueeze(1) + height - 1, x - x.unsqueeze(1) + width - 1  # by y′ and y, by x′ and x
+        pairs = by_displacement[rows[:, None, :, None], columns[None, :, None, :]]
+        return pairs.reshape(height * width, height, width)
     windows = by_displacement.unfold(0, height, 1).unfold(1, width, 1)  # [s, t, y, x] = by_displacement[s+y, t+x]
     return windows.flip(0, 1).reshape(height * width, height, width)  # s = H−1−y′: displacement y − y′

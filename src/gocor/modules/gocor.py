@@ -223,7 +223,9 @@ class GOCor(nn.Module, ABC):
             squared = self.regularization.to(dtype).square().clamp(min=self.options.min_regularization**2)
             return squared.view(1, 1, 1, 1)
         norms = torch.linalg.vector_norm(reference, dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        return (2 * self.log_regularization.to(dtype)).exp() * norms.square() / reference.shape[2:].numel()
+        return (
+            (2 * self.log_regularization.to(dtype)).exp() * norms.square() / (reference.shape[2] * reference.shape[3])
+        )
 
     def _step_factor(self, dtype: torch.dtype) -> Tensor:
         return self.log_step_factor.to(dtype).exp()

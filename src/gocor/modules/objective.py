@@ -1,9 +1,10 @@
-"""The learnt parts of the objective that a GOCor module minimises (paper, eq. 4 to 7).
+"""The learnt parts of the objective that a GOCor module minimises (paper, eq. 3 and 7).
 
     L(w) = ½‖σ_η(C(w, f^r); v⁺, v⁻) − y‖² + ½‖R ∗ C(w, f^q)‖² + ½λ²‖w‖²
 
-The paper writes the three terms without ½ and yet divides by ‖J∇L‖². Taken literally, that doubles the optimal step.
-Published code uses the ½, and so do we.
+The first term is L_r (eq. 5) with the robust function σ_η (eq. 4), the second L_q (eq. 6). The paper writes the three
+terms without ½ and yet divides by ‖J∇L‖². Taken literally, that doubles the optimal step. Published code uses the ½,
+and so do we.
 """
 
 from typing import NamedTuple

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..utils.errors import InputError
+from .transforms import transformed
 
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
@@ -73,13 +74,14 @@ FORMS = (
     ),
     Form(
         "gram-kernels", "local", True,
-        "the same GPUs; 16 or 32 bits, R ≤ 8; initialiser simple or zero, no query objective; differentiable once",
+        "the same GPUs; 16 or 32 bits, R ≤ 8; initialiser simple or zero, no query objective; differentiable once, not "
+        "under torch.func",
         "10 times faster than filters: all iterations in one launch, recomputed in the backward pass",
         "local_gram_triton.py",
     ),
     Form(
         "tiles", "local", False,
-        "CPU, R ≥ 2, no query objective, not under torch.compile",
+        "CPU, R ≥ 2, no query objective, not under torch.compile or torch.func",
         "2 to 3 times faster than filters: all iterations of a tile while it is in the cache",
         "tiles.py",
     ),
@@ -119,12 +121,15 @@ def choose_local(
         query: whether there is a query objective.
         gradients: whether gradients are needed.
     """
-    kernels = linear_start and not query and not exporting() and radius <= MAX_GRAM_RADIUS and _kernels_take(features)
+    fits = linear_start and not query and radius <= MAX_GRAM_RADIUS
+    kernels = fits and not exporting() and not transformed() and _kernels_take(features)
     cores = kernels and not gradients and radius <= MAX_TENSOR_CORE_RADIUS
     can_run = {
         "tensor-cores": cores and features.shape[1] <= (256 if features.dtype == torch.bfloat16 else 128),
         "gram-kernels": kernels,
-        "tiles": features.device.type == "cpu" and radius >= 2 and not (query or gradients or _traced()),
+        "tiles": features.device.type == "cpu"
+        and radius >= 2
+        and not (query or gradients or _traced() or transformed()),
         "filters": True,
     }
     preferred = can_run | {"tensor-cores": can_run["tensor-cores"] and tensor_cores_are_faster(features)}
@@ -152,9 +157,12 @@ def choose_global(
         gradients: whether gradients are needed.
     """
     fits = weights is None or _smoothing_kernels_fit(*weights)
-    kernels = fits and not gradients and not exporting() and _kernels_take(reference)
+    kernels = fits and not (gradients or exporting() or transformed()) and _kernels_take(reference)
     can_run = {"gram-kernels": kernels, "gram": True, "filters": True}
-    cheaper = gram_is_cheaper(reference, query, iters, query_term=weights is not None)
+    # An exported graph may be for any size: it takes the specification, because no choice would fit them all.
+    cheaper = not _sizes_are_open(reference, query) and gram_is_cheaper(
+        reference, query, iters, query_term=weights is not None
+    )
     preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "filters": True}
     return _choose("global", request, can_run, preferred, {"gram": ("gram-kernels", "gram")}, reference)
 
@@ -170,7 +178,8 @@ def choose_correlation(features: Tensor, radius: int) -> Literal["triton", "numb
 
 def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> bool:
     """Whether Triton kernels compute RᵀR of a volume with these weights `(I, 1, k, k)` and `(O, I, k, k)`."""
-    return volume.dtype == torch.float32 and _kernels_take(volume) and _smoothing_kernels_fit(weight1, weight2)
+    taken = volume.dtype == torch.float32 and _kernels_take(volume) and not transformed()
+    return taken and _smoothing_kernels_fit(weight1, weight2)
 
 
 def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
@@ -179,8 +188,8 @@ def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
 
 
 def needs_gradients(*tensors: Tensor) -> bool:
-    """Whether autograd records an operation on these tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    """Whether autograd records an operation on these tensors; inside `torch.func`, whether it might."""
+    return torch.is_grad_enabled() and (transformed() or any(tensor.requires_grad for tensor in tensors))
 
 
 def exporting() -> bool:
@@ -202,6 +211,7 @@ def gram_is_cheaper(reference: Tensor, query: Tensor, iters: int, *, query_term:
     on_filters = d * n * ((n + m) + iters * 2 * pull)
     on_scores = d * n * (n + m) + d * (n + m) * pull + iters * n * (n + m) * pull
     allowance = 0 if reference.device.type == "cpu" else GRAM_LAUNCH_SAVINGS
+    batch = 1 if isinstance(batch, torch.SymInt) and exporting() else batch  # an exported graph serves any batch
     return batch * on_scores < batch * on_filters + allowance
 
 
@@ -238,6 +248,23 @@ def _kernels_take(features: Tensor) -> bool:
 
 def _smoothing_kernels_fit(weight1: Tensor, weight2: Tensor) -> bool:
     return weight1.shape[2] == 3 and {*weight2.shape[:2]} <= {16, 32, 64}
+
+
+def certain(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds; in a graph that is exported for any size, whether it holds for all of them.
+
+    A plain `if` would restrict the graph to the sizes that take the same branch.
+    """
+    if not isinstance(condition, torch.SymBool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
+def _sizes_are_open(*features: Tensor) -> bool:
+    """Whether a graph is being exported for any height or width of these maps."""
+    return exporting() and any(isinstance(size, torch.SymInt) for x in features for size in x.shape[2:])
 
 
 def _traced() -> bool:

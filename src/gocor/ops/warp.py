@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..utils.checks import check_choice, check_count, check_features, check_pair
 from ..utils.errors import InputError
+from .select import certain
 
 Padding = Literal["zeros", "border"]
 WarpMode = Literal["bilinear", "nearest"]
@@ -76,8 +77,9 @@ def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: P
     y = torch.where(finite, y.clamp(-margin, height - 1 + margin), -2.0)
     # One pixel spans no length to normalise by: a row or column of zeros beside it changes nothing.
     source = query.to(dtype)
-    if height == 1 or width == 1:
-        source = F.pad(source, (0, int(width == 1), 0, int(height == 1)))
+    narrow, low = not certain(width > 1), not certain(height > 1)
+    if narrow or low:
+        source = F.pad(source, (0, int(narrow), 0, int(low)))
         height, width = source.shape[-2:]
     grid = torch.stack([x * (2 / (width - 1)) - 1, y * (2 / (height - 1)) - 1], dim=-1)  # (B, H, W, 2)
     return F.grid_sample(source, grid, mode=mode, padding_mode="zeros", align_corners=True).to(query.dtype)
@@ -139,7 +141,7 @@ def resize_flow(
 
 def scale_flow(flow: Tensor, x: float, y: float) -> Tensor:
     """Flow `(B, 2, H, W)` with its channels multiplied by two numbers (no tensor of them is copied to the device)."""
-    return flow * x if x == y else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
+    return flow * x if certain(x == y) else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
 
 
 def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from ..models.network import MatchingNetwork
 from ..models.weights import UntrainedWarning, load_model
-from .checkpoint import start_from
+from .checkpoint import start_network
 from .config import TrainConfig
 from .distributed import Group
 from .step import TrainStep, checkpoint_activations, uses_channels_last
@@ -17,11 +17,12 @@ from .step import TrainStep, checkpoint_activations, uses_channels_last
 def build_step(config: TrainConfig, group: Group) -> TrainStep:
     """The training step of a run at its beginning."""
     torch.manual_seed(config.seed)
+    origin = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrainedWarning)
-        network = load_model(config.model, None, device="cpu")
+        network = load_model(config.model, None, options=config.network, device="cpu")
         if config.init is not None:
-            start_from(network, config.init)
+            origin = f"{config.init}: {start_network(network, config.init)}"
     if group.world_size > 1 and group.device.type == "cuda":
         network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
     network.to(group.device)
@@ -32,7 +33,9 @@ def build_step(config: TrainConfig, group: Group) -> TrainStep:
     if config.activation_checkpointing:
         checkpoint_activations(network)
     shape = (config.batch // group.world_size, *config.size)
-    return TrainStep(network.train(), average, config, group, shape)
+    step = TrainStep(network.train(), average, config, group, shape)
+    step.origin = origin
+    return step
 
 
 def _average_of(network: MatchingNetwork) -> MatchingNetwork:

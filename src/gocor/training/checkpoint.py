@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ..models.network import MatchingNetwork
-from ..models.weights import load_weights
+from ..models.pickles import load_pickle
+from ..models.starting import start_from
 from ..utils.errors import InputError
-from ..utils.files import read_bytes, write_bytes_atomically
+from ..utils.files import write_bytes_atomically
 from .step import TrainStep
 
 FILE = "last.pt"
@@ -42,6 +43,7 @@ def save_checkpoint(folder: Path, step: TrainStep, progress: Progress) -> None:
     content: dict[str, Any] = {
         "format": FORMAT,
         "model": step.network.name,
+        "variant": step.network.variant,
         "config": step.config.to_toml(),
         "progress": dict(vars(progress)),
         "network": step.network.state_dict(),
@@ -63,9 +65,23 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     content = read_checkpoint(path)
     if content["model"] != step.network.name:
         raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
+    if content.get("variant", {}) != step.network.variant:
+        raise InputError(f"{path} belongs to a run with other options of the network: they cannot change on a resume")
+    try:
+        return _restore(content, step)
+    except InputError as error:
+        raise InputError(f"{path} {error}") from None
+    except (ArithmeticError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())[:200]}") from None
+
+
+def _restore(content: dict[str, Any], step: TrainStep) -> Progress:
     optimizer = step.optimizer.state_dict()
     if {k: set(v) for k, v in content["optimizer"].items()} != {k: set(v) for k, v in optimizer["state"].items()}:
-        raise InputError(f"{path} holds the state of another optimiser")
+        raise InputError("holds the state of another optimiser")
+    progress = Progress(**content["progress"])
+    if not all(isinstance(value, (int, float)) for value in vars(progress).values()):
+        raise InputError("is damaged: the progress of a run is numbers")
     step.network.load_state_dict(content["network"])
     step.average.load_state_dict(content["average"])
     with torch.no_grad():  # in place: a CUDA graph may refer to these tensors
@@ -77,33 +93,32 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     torch.set_rng_state(content["rng"])
     if content["cuda_rng"] is not None and step.group.device.type == "cuda":
         torch.cuda.set_rng_state(content["cuda_rng"], step.group.device)
-    return Progress(**content["progress"])
+    return progress
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The content of a training checkpoint. Pickled code in it is never run."""
-    data = read_bytes(path)
-    try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception:  # a damaged file can raise anything
-        raise InputError(f"{path} is damaged or no training checkpoint") from None
+    content = load_pickle(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{path} is no training checkpoint of this version")
+    if not isinstance(content.get("model"), str):
+        raise InputError(f"{path} is damaged: it does not name its network")
     return content
 
 
-def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> None:
-    """Fill a network from any weights that `load_model` reads, or from the EMA of a training checkpoint."""
+def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str:
+    """Fill a network from other weights, see `models.starting`, or from the EMA of a training checkpoint.
+
+    Returns:
+        What was taken and what starts anew, in one line.
+    """
     if Path(path).suffix != ".pt":
-        load_weights(network, path)
-        return
+        return start_from(network, path).describe()
     content = read_checkpoint(Path(path))
-    if content["model"] != network.name:
-        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}")
-    network.load_state_dict(content["average"])
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of a process that was killed while writing."""
-    for path in folder.glob("." + 16 * "[0-9a-f]" + "*"):
-        path.unlink(missing_ok=True)
+    if content["model"] != network.name or content.get("variant", {}) != network.variant:
+        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}, or a variant")
+    try:
+        network.load_state_dict(content["average"])
+    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+        raise InputError(f"{path} does not fit {network.name}: {' '.join(str(error).split())[:200]}") from None
+    return f"took the EMA of a run of {network.name}"

@@ -17,6 +17,7 @@ class Clock:
         self.seconds_before = seconds
         self.process_start = self.training_start = self.checkpoint = time.monotonic()
         self.rate_start, self.rate_step = self.training_start, step
+        self.first_step = step + 1
 
     @property
     def elapsed(self) -> float:

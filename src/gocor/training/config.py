@@ -1,18 +1,23 @@
 """Options of a training run: defaults, overridden by a TOML file, overridden by the command line."""
 
+import json
 import math
-import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from ..models.registry import REGISTRY, list_models, sketch
+from ..models.weights import choose_device
+from ..utils.documents import parse_toml
 from ..utils.errors import InputError
 from ..utils.files import read_bytes, write_bytes_atomically
+from ..utils.options import convert, flatten, nearest, nest, shown
 from ..utils.toml import to_toml
 
 FILE = "config.toml"
+COMMAND = "# command: "  # beginning of a line of that file, followed by a command line as a JSON string
+CPU_BATCH = 4  # largest default of `batch` on a CPU, where a step takes seconds for each pair
 
 # Bounds of numeric options. They hold for every value of an option that has several.
 MINIMUM = {
@@ -33,10 +38,14 @@ class TrainConfig:
 
     Attributes:
         model: Name of the network, see `gocor models`.
+        network: Options in which the network differs from the registered one, by dotted name: `global.NAME` and
+            `local.NAME` are those of its correlation layers (`gocor.modules.options.GOCorOptions`, and `radius`).
+            They are stored with the weights.
         output: Folder that the run writes to.
         device: A torch device such as `"cpu"` or `"cuda"`. `"auto"` is a GPU if there is one, otherwise the CPU.
         init: Checkpoint to start from: a `.safetensors` file, a published checkpoint or the `last.pt` of another run.
-            `None` starts from the network's start values.
+            It holds weights of the same network, or of the same one without GOCor, whose correlation layers then start
+            anew. `None` starts from the network's start values.
         seed: Random seed of the start values and of the training pairs.
 
         data: Photos that synthetic pairs are made from: folders, zip files or single images.
@@ -45,9 +54,13 @@ class TrainConfig:
         preset: How synthetic pairs are made, for example `"static"`, `"dynamic"` or `"flow"`. `"auto"` is `"dynamic"`
             if `objects` are given and `"static"` otherwise; `"dynamic+flow"` takes half of each batch from either.
             `gocor data preview` shows what a preset makes.
-        flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER`.
+        flow: Data sets with ground-truth flow to train on in place of photos, each as `NAME=FOLDER` or with options of
+            its reader as `NAME:OPTION=VALUE,…=FOLDER`, for example `sintel:pass=final=FOLDER`. The same data set may
+            come several times. `share=NUMBER` is an option too: the part of the pairs that it gives.
+        flow_root: Folder that contains the data sets of entries of `flow` without a folder.
         size: Size of the training images. A single number stands for a square.
-        batch: Pairs per step, over all processes together.
+        batch: Pairs per step, over all processes together. The network's own default is for a GPU; on a CPU the default
+            is 4 at most.
 
         steps: Number of optimiser steps.
         time_limit: Minutes of training after which the run ends even if steps are left. Time before a resume counts.
@@ -76,8 +89,8 @@ class TrainConfig:
         ema: Decay of the exponential moving average (EMA) of the weights, which is what is validated and exported; 0
             disables averaging.
 
-        iters_local: Iterations of the local GOCor layers in training.
-        iters_global: Iterations of the global GOCor layer in training.
+        iters_local: Iterations of local GOCor layers in training. `None` is the layers' own (`network.local.iters`).
+        iters_global: Iterations of the global GOCor layer in training, likewise.
         precision: `"bf16"` is bfloat16 autocast, in which flows and GOCor's iterations stay in float32; `"float32"` is
             full precision; `"auto"` is bf16 on a GPU and float32 on a CPU.
         tf32: Allow TF32 tensor cores for float32 matrix products on a GPU.
@@ -91,11 +104,12 @@ class TrainConfig:
         validation_pairs: Number of held-out pairs that a validation uses.
         checkpoint_every: Steps between two checkpoints.
         checkpoint_minutes: Minutes after which a checkpoint is written at the latest.
-        eval: Data sets to evaluate on after each validation, each as `NAME=FOLDER`.
+        eval: Data sets to evaluate on after each validation, each as `NAME=FOLDER`, see `flow`.
     """
 
     model: str
     output: str
+    network: dict[str, Any] = field(default_factory=dict)
     device: str = "auto"
     init: str | None = None
     seed: int = 0
@@ -105,6 +119,7 @@ class TrainConfig:
     object_images: tuple[str, ...] = ()
     preset: str = "auto"
     flow: tuple[str, ...] = ()
+    flow_root: str | None = None
     size: tuple[int, int] = (256, 256)
     batch: int = 16
 
@@ -128,8 +143,8 @@ class TrainConfig:
     clip: float = 5.0
     ema: float = 0.999
 
-    iters_local: int = 3
-    iters_global: int = 3
+    iters_local: int | None = None
+    iters_global: int | None = None
     precision: Literal["auto", "bf16", "float32"] = "auto"
     tf32: bool = True
     graph: bool | None = None
@@ -146,6 +161,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.model not in REGISTRY:
             raise InputError(f"no model is named {self.model!r}; there are {', '.join(list_models())}")
+        sketch(self.model, self.network)  # checks the options of the network
         if bool(self.data) == bool(self.flow):
             given = "both" if self.data else "neither"
             raise InputError(f"pairs come from photos (data) or from data sets with flow (flow), got {given}")
@@ -157,11 +173,12 @@ class TrainConfig:
 
     def to_toml(self) -> str:
         """All options as a TOML document; those that are `None` are left out."""
-        return to_toml(asdict(self))
+        return to_toml(asdict(self) | {"network": nest(self.network) or None})
 
-    def save(self, folder: Path) -> None:
-        """Write `config.toml` into a folder."""
-        write_bytes_atomically(folder / FILE, self.to_toml().encode())
+    def save(self, folder: Path, commands: Sequence[str] = ()) -> None:
+        """Write `config.toml` into a folder, with the commands that made the run in comments at its top."""
+        comments = "".join(f"{COMMAND}{json.dumps(command)}\n" for command in commands)
+        write_bytes_atomically(folder / FILE, (comments + self.to_toml()).encode())
 
 
 def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> TrainConfig:
@@ -171,19 +188,37 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
         options: by name; they win over those of the file.
         file: TOML file of options. Options that are given nowhere have the network's or the general defaults.
     """
-    values = (read_toml(file) if file is not None else {}) | _typed(options)
+    saved = read_toml(file) if file is not None else {}
+    values = merge_options(saved, typed_options(options))
     model = values.setdefault("model", "basenet-gocor")
     values.setdefault("output", f"runs/{model}")
     defaults = sketch(model).training_defaults if model in REGISTRY else {}
+    if choose_device(values.get("device", "auto")).type == "cpu":
+        defaults = {**defaults, "batch": min(defaults.get("batch", TrainConfig.batch), CPU_BATCH)}
     return TrainConfig(**(dict(defaults) | values))
+
+
+def read_commands(folder: Path) -> list[str]:
+    """The commands that made a run so far, as `TrainConfig.save` has written them."""
+    file = folder / FILE
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [json.loads(line.removeprefix(COMMAND)) for line in lines if line.startswith(COMMAND)]
+
+
+def merge_options(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of both, where the second wins; options of the network are merged one by one."""
+    network = flatten(first.get("network", {})) | flatten(second.get("network", {}))
+    return {**first, **second, **({"network": network} if network else {})}
 
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Options of a TOML file, with the types of `TrainConfig`."""
+    data = read_bytes(file)
     try:
-        return _typed(tomllib.loads(read_bytes(file).decode()), where=f"{file}: ")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not a TOML file: {error}") from None
+        options = parse_toml(data)
+    except InputError as error:
+        raise InputError(f"{file} is {error}") from None
+    return typed_options(options, where=f"{file}: ")
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -192,44 +227,30 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals:
         raise InputError(f"an option is set as KEY=VALUE, got {text!r}")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), parse_toml(f"value = {value}")["value"]
+    except InputError:
         return key.strip(), value
 
 
-def _typed(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
-    """Options with the types of `TrainConfig`: lists become tuples, and integers floats."""
+def typed_options(options: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Options with the types of `TrainConfig`: lists become tuples, integers floats, and `network` has dotted names."""
     hints = get_type_hints(TrainConfig)
+    dotted = {name: value for name, value in options.items() if name.startswith("network.")}
+    network = flatten(options.get("network", {})) | {name.partition(".")[2]: value for name, value in dotted.items()}
+    options = {name: value for name, value in options.items() if name != "network" and name not in dotted}
     for name in options:
         if name not in hints:
-            raise InputError(f"{where}there is no option {name!r}; there are {', '.join(sorted(hints))}")
+            raise InputError(f"{where}there is no option {shown(name)}; {nearest(name, hints)}")
     if isinstance(options.get("size"), int):
         options = {**options, "size": 2 * [options["size"]]}
-    return {name: _convert(f"{where}{name}", value, hints[name]) for name, value in options.items()}
-
-
-def _convert(name: str, value: Any, hint: Any) -> Any:
-    arguments = get_args(hint)
-    if get_origin(hint) is Literal:
-        if value not in arguments:
-            raise InputError(f"{name} must be one of {', '.join(arguments)}, got {value!r}")
-        return value
-    if get_origin(hint) is tuple:
-        items = value if isinstance(value, (list, tuple)) else [value]
-        if ... not in arguments and len(items) != len(arguments):
-            raise InputError(f"{name} must have {len(arguments)} values, got {value!r}")
-        return tuple(_convert(name, item, arguments[0]) for item in items)
-    if type(None) in arguments:  # an optional value
-        return None if value is None else _convert(name, value, arguments[0])
-    if isinstance(value, bool) != (hint is bool) or not isinstance(value, (int, float) if hint is float else hint):
-        raise InputError(f"{name} must be of type {hint.__name__}, got {value!r}")
-    return float(value) if hint is float else value
+    typed = {name: convert(f"{where}{name}", value, hints[name]) for name, value in options.items()}
+    return typed | ({"network": network} if network else {})
 
 
 def _check_number(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} must be finite, got {value}")
-    if name in MINIMUM and value < MINIMUM[name]:
+    if name in MINIMUM and value is not None and value < MINIMUM[name]:
         raise InputError(f"{name} must be at least {MINIMUM[name]}, got {value}")
     if name in POSITIVE and value is not None and value <= 0:
         raise InputError(f"{name} must be greater than 0, got {value}")

@@ -76,6 +76,9 @@ def processes(device: str) -> Iterator[Group]:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)
+    if dist.is_initialized():  # by whoever started the processes, such as Ray Train
+        yield Group(dist.get_rank(), dist.get_world_size(), chosen)
+        return
     dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Group(dist.get_rank(), world_size, chosen)

@@ -19,15 +19,29 @@ from .config import TrainConfig
 FLOAT16_MAX = torch.finfo(torch.float16).max
 
 
+def this_command() -> str:
+    """The command line of this process: `gocor …`, or the program that uses this package."""
+    program = Path(sys.argv[0])
+    ours = program.stem == "gocor" or program.parent.name == "gocor"  # the script, or `python -m gocor`
+    return shlex.join(["gocor", *sys.argv[1:]] if ours else ["python", *sys.argv])
+
+
 def run_facts(
-    config: TrainConfig, *, data: str, step: int, seconds: float, metrics: dict[str, float], device: torch.device
+    config: TrainConfig,
+    *,
+    command: str,
+    data: str,
+    step: int,
+    seconds: float,
+    metrics: dict[str, float],
+    device: torch.device,
 ) -> dict[str, Any]:
     """What the metadata of exported weights say about the run."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {
         "data": data,
-        "recipe": {key: value for key, value in asdict(config).items() if value is not None},
-        "command": shlex.join(["gocor", *sys.argv[1:]]),
+        "recipe": {key: value for key, value in asdict(config).items() if value not in (None, {})},
+        "command": command,
         "seed": config.seed,
         "steps": step,
         "time": f"{seconds / 60:.1f} minutes on {name}",

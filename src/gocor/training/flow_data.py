@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.datasets import Pair
+from ..data.datasets.entries import parse_entries
 from ..data.synthetic.batch import PairBatch
 from ..ops.warp import inside_mask
 from ..utils.errors import InputError
-from .sources import open_datasets
+from ..utils.files import PathLike
 from .targets import level_target
 
 HELD_OUT = 0.05  # fraction of each data set, its last pairs, that is held out for validation
@@ -22,6 +23,7 @@ LOG_ZOOM = (-0.3, 0.6)  # range of the logarithm of the scale
 LOG_STRETCH = 0.15  # largest logarithm of the ratio between the two axes' scales
 COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
 INDEPENDENT = 0.2  # fraction of the colour change that is drawn for each image on its own
+CYCLE = 240  # places of the cycle in which data sets with shares follow each other
 THREADS = 8
 
 
@@ -55,18 +57,32 @@ class FlowPairs:
 
     @classmethod
     def open(
-        cls, entries: Sequence[str], *, size: tuple[int, int], seed: int = 0, device: torch.device | str = "cpu"
+        cls,
+        entries: Sequence[str],
+        *,
+        size: tuple[int, int],
+        root: PathLike | None = None,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
     ) -> tuple[Self, Self]:
-        """Training pairs and held-out pairs of data sets, which are given as `NAME=FOLDER`."""
-        train: list[tuple[Sequence[Pair], int]] = []
+        """Training pairs and held-out pairs of data sets, which are given as for `parse_entry`.
+
+        With shares, a data set gives its share of the pairs whatever its size. Without, every pair of all data sets is
+        used once before any is used again.
+        """
+        train: list[Sequence[Pair]] = []
         held_out: list[tuple[Sequence[Pair], int]] = []
-        for dataset in open_datasets(entries).values():
+        parsed = parse_entries(entries, root)
+        for entry in parsed:
+            dataset = entry.open()
             last = max(1, round(HELD_OUT * len(dataset)))
             first = len(dataset) - last if len(dataset) > 1 else 0
-            train += [(dataset, i) for i in range(max(first, 1))]
+            train.append(dataset[: max(first, 1)])
             held_out += [(dataset, i) for i in range(first, len(dataset))]
+        shares = [entry.share for entry in parsed if entry.share is not None]
+        pairs = _Mixture(train, shares, seed) if shares else _Subset([(d, i) for d in train for i in range(len(d))])
         return (
-            cls(_Subset(train), size=size, seed=seed, device=device),
+            cls(pairs, size=size, seed=seed, device=device),
             cls(_Subset(held_out), size=size, seed=seed, augment=False, device=device),
         )
 
@@ -81,9 +97,7 @@ class FlowPairs:
 
     def sample(self, number: int) -> PairBatch:
         """The `number`-th pair of the whole run, as a batch of one on the CPU."""
-        epoch, place = divmod(number, len(self.pairs))
-        order = np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.pairs)) if self.augment else None
-        pair = self.pairs[place if order is None else int(order[place])]
+        pair = self._pair(number)
         if pair.flow is None or pair.valid is None:
             raise InputError(f"{pair.name} has points in place of a flow: it can be evaluated on, not trained on")
         random = np.random.default_rng([self.seed, 2, number])
@@ -98,6 +112,12 @@ class FlowPairs:
         tensors = [torch.from_numpy(image).permute(2, 0, 1)[None].float() for image in images]
         batch = PairBatch(tensors[0], tensors[1], flow, known & ~occluded, known & occluded)
         return _recoloured(_mirrored(batch, random), random) if self.augment else batch
+
+    def _pair(self, number: int) -> Pair:
+        if isinstance(self.pairs, _Mixture):
+            return self.pairs.draw(number)
+        epoch, place = divmod(number, len(self.pairs))
+        return self.pairs[_place(self.seed, epoch, place, len(self.pairs)) if self.augment else place]
 
     def _window(self, pair: Pair, random: np.random.Generator) -> tuple[slice, slice]:
         """The window of both images that is cropped and resized."""
@@ -123,6 +143,42 @@ class _Subset(Sequence[Pair]):
     def __getitem__(self, index: Any) -> Any:
         dataset, place = self.places[index]
         return dataset[place]
+
+
+class _Mixture(Sequence[Pair]):
+    """Pairs of several data sets, each of which gives its share whatever its size.
+
+    Sources follow each other in a cycle in which each has its share of the places. Within a source every pair is used
+    once before any is used again.
+    """
+
+    def __init__(self, sources: list[Sequence[Pair]], shares: Sequence[float], seed: int) -> None:
+        self.sources, self.seed = sources, seed
+        places = np.maximum(1, np.rint(CYCLE * np.array(shares) / sum(shares))).astype(int)
+        cycle = np.repeat(np.arange(len(sources)), places)
+        self.cycle = np.random.default_rng([seed, 3]).permutation(cycle)
+        self.places = places
+        self.before = [np.cumsum(self.cycle == source) - 1 for source in range(len(sources))]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sources))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.draw(index)
+
+    def draw(self, number: int) -> Pair:
+        """The `number`-th pair of the whole run."""
+        cycle, place = divmod(number, len(self.cycle))
+        source = int(self.cycle[place])
+        count = len(self.sources[source])
+        epoch, index = divmod(cycle * int(self.places[source]) + int(self.before[source][place]), count)
+        return self.sources[source][_place([self.seed, source], epoch, index, count)]
+
+
+def _place(seed: int | list[int], epoch: int, place: int, count: int) -> int:
+    """Which pair stands at a place of an epoch's random order."""
+    key = [*(seed if isinstance(seed, list) else [seed]), 1, epoch]
+    return int(np.random.default_rng(key).permutation(count)[place])
 
 
 def _resized(image: NDArray[Any], size: tuple[int, int], how: int | None = None) -> NDArray[Any]:

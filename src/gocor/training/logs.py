@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.files import write_bytes_atomically
+from ..utils.documents import parse_json
+from ..utils.errors import InputError
+from ..utils.files import read_bytes, write_bytes_atomically
 
 if TYPE_CHECKING:
     from rich.progress import Progress
     from torch.utils.tensorboard import SummaryWriter
 
 FILE = "log.jsonl"
+SILENCE = 10.0  # seconds after which a step prints a line of its own
 NO_TENSORBOARD = "no TensorBoard files are written: TensorBoard is not installed (pip install 'gocor[tensorboard]')"
 
 
@@ -30,19 +33,28 @@ class RunLog:
         folder: of the run.
         step: steps that were taken before.
         total: steps of the whole run.
+        validated: whether the validation of `step`, if there is one, is complete.
         minutes: time limit of the run, if it has one.
         quiet: print nothing.
     """
 
     def __init__(
-        self, folder: Path, *, step: int, total: int, minutes: float | None = None, quiet: bool = False
+        self,
+        folder: Path,
+        *,
+        step: int,
+        total: int,
+        validated: bool = True,
+        minutes: float | None = None,
+        quiet: bool = False,
     ) -> None:
-        trim_log(folder / FILE, step)
+        trim_log(folder / FILE, step, validated=validated)
         self.file = (folder / FILE).open("a")
         self.events = _event_writer(folder, step)
         self.quiet = quiet
         self.bar = _progress_bar(step, total) if not quiet and sys.stderr.isatty() else None
         self.total, self.minutes, self.started, self.first = total, minutes, time.monotonic(), step
+        self.printed_at, self.printed_step = -math.inf, step
 
     def record(self, step: int, kind: str, values: Mapping[str, float]) -> None:
         """Log numbers of a step's `"train"`, `"validation"` or `"evaluation"`. NaN and infinity are written as null."""
@@ -58,7 +70,7 @@ class RunLog:
         if kind != "train":
             self.say(f"step {step}: {kind} {shown}")
         elif self.bar is None:
-            self.say(f"step {step}/{self.total}  {shown}  {self._time_left(step, values)}")
+            self._say_step(step, shown, values)
 
     def picture(self, step: int, tag: str, picture: NDArray[np.uint8]) -> None:
         """Show an RGB picture `(H, W, 3)` in TensorBoard."""
@@ -67,7 +79,13 @@ class RunLog:
             self.events.flush()
 
     def advance(self, step: int, values: Mapping[str, float]) -> None:
-        """Move the progress bar to a step and show the latest numbers beside it."""
+        """Move the progress bar to a step and show the latest numbers beside it.
+
+        Without a terminal, print a line at the first step, and when no line was printed for a while.
+        """
+        if self.bar is None and step > self.printed_step and time.monotonic() - self.printed_at > SILENCE:
+            pace = (time.monotonic() - self.started) / max(step - self.first, 1)
+            self._say_step(step, f"{pace:.2g} s a step", values)
         if self.bar is not None:
             shown = [f"{key} {_short(values[key])}" for key in ("loss", "epe") if key in values]
             text = "  ".join([*shown, self._time_left(step, values)])
@@ -86,6 +104,10 @@ class RunLog:
         if self.events is not None:
             self.events.close()
 
+    def _say_step(self, step: int, shown: str, values: Mapping[str, float]) -> None:
+        self.printed_at, self.printed_step = time.monotonic(), step
+        self.say(f"step {step}/{self.total}  {shown}  {self._time_left(step, values)}")
+
     def _time_left(self, step: int, values: Mapping[str, float]) -> str:
         left = (time.monotonic() - self.started) / max(step - self.first, 1) * (self.total - step)
         if self.minutes is not None:
@@ -94,16 +116,29 @@ class RunLog:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
 
 
-def trim_log(path: Path, step: int) -> None:
-    """Remove records of steps after `step` from a log, and a last line that was not written to its end."""
+def slow_cpu_hint(hours: float) -> str:
+    """What to do about a run that takes long on a CPU."""
+    return (
+        f"about {hours:.0f} hours on this CPU: a GPU is much faster (--device cuda), a smaller --size takes less time, "
+        "and --time-limit 60 --set schedule_by=time ends a whole schedule within an hour"
+    )
+
+
+def trim_log(path: Path, step: int, *, validated: bool = True) -> None:
+    """Remove from a log what is going to be recorded again, and a last line that was not written to its end.
+
+    These are records of steps after `step`, and of the validation of `step` unless it is complete.
+    """
     if not path.exists():
         return
     kept = []
-    for line in path.read_text().splitlines():
+    data = read_bytes(path) if path.stat().st_size else b""
+    for line in data.decode(errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            record = parse_json(line)
+            if record["step"] < step or (record["step"] == step and (validated or record["kind"] == "train")):
                 kept.append(line + "\n")
-        except json.JSONDecodeError:
+        except (InputError, KeyError, TypeError):  # not a record
             continue
     write_bytes_atomically(path, "".join(kept).encode())
 
@@ -123,7 +158,7 @@ def _progress_bar(step: int, total: int) -> "Progress":
 
     columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
     bar = Progress(*columns, console=Console(stderr=True))
-    bar.add_task("", total=total, completed=step)
+    bar.add_task("first step …", total=total, completed=step)
     bar.start()
     return bar
 

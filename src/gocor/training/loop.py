@@ -1,30 +1,35 @@
 """The training loop: `train` sets a run up, and `Run.go` takes its steps."""
 
+import shlex
 import signal
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.io import write_image
 from ..data.synthetic.batch import PairBatch
 from ..utils.errors import InputError
+from ..utils.files import remove_leftovers
+from ..utils.locks import locked_folder
 from ..utils.precision import cudnn_benchmark, fast_math
 from . import checkpoint
 from .build import build_step
-from .checkpoint import Progress, load_checkpoint, remove_leftovers, save_checkpoint
+from .checkpoint import Progress, load_checkpoint, save_checkpoint
 from .clock import Clock
-from .config import TrainConfig
+from .config import TrainConfig, read_commands
 from .distributed import Group, processes
-from .export import export, run_facts, write_card
+from .export import export, run_facts, this_command, write_card
 from .graph import record
-from .logs import NO_TENSORBOARD, RunLog
+from .logs import NO_TENSORBOARD, RunLog, slow_cpu_hint
 from .schedule import ema_weight, fraction_done, learning_rate
-from .signals import caught_signals
+from .signals import Interrupted, Signals, caught_signals
 from .sources import Sources, batches, open_sources_and_warnings
 from .step import TrainStep
 from .validation import Evaluate, dataset_scores, validate
 
+PICTURES = "pictures"
+SLOW_HOURS = 2.0  # from which a run on a CPU is worth a hint
 BEST, FINAL = "best.safetensors", "final.safetensors"  # the EMA with the lowest validation error, and at the end
 
 
@@ -64,33 +69,51 @@ def train(
         evaluate: returns scores of the averaged network by name; they are recorded at each validation.
         quiet: print nothing.
     """
-    folder = Path(config.output)
-    has_checkpoint = (folder / checkpoint.FILE).exists()
-    if has_checkpoint and not resume:
-        raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
     with processes(config.device) as group, caught_signals() as signals, fast_math(group.device, tf32=config.tf32):
-        if config.batch % group.world_size:
-            raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
-        step = build_step(config, group)
-        state = load_checkpoint(folder, step) if has_checkpoint else Progress()
-        warnings: list[str] = []
-        if sources is None:
-            sources, warnings = open_sources_and_warnings(config, group.device)
-        if evaluate is None and config.eval:
-            evaluate = dataset_scores(config)
-        log = None
+        try:
+            return _train(config, group, signals, resume, stop_after, sources, evaluate, quiet)
+        except Interrupted:
+            if not quiet:
+                print(f"stopped by {signal.Signals(signals.caught[0]).name} before the first step", flush=True)
+            return Outcome(0, float("inf"), finished=False, signal=signals.caught[0])
+
+
+def _train(
+    config: TrainConfig,
+    group: Group,
+    signals: Signals,
+    resume: bool,
+    stop_after: float | None,
+    sources: Sources | None,
+    evaluate: Evaluate | None,
+    quiet: bool,
+) -> Outcome:
+    """`train` with the processes and the signals that it has set up."""
+    folder = Path(config.output)
+    with locked_folder(folder) if group.main else nullcontext(True) as locked:
+        with signals.interruptible(enabled=group.world_size == 1):
+            has_checkpoint = (folder / checkpoint.FILE).exists()
+            if has_checkpoint and not resume:
+                raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
+            if config.batch % group.world_size:
+                raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
+            step = build_step(config, group)
+            state = load_checkpoint(folder, step) if has_checkpoint else Progress()
+            warnings: list[str] = [] if locked else [f"{folder} cannot be locked: let no other run write to it"]
+            if sources is None:
+                sources, others = open_sources_and_warnings(config, group.device)
+                warnings += others
+            if evaluate is None and config.eval:
+                evaluate = dataset_scores(config)
+        run = Run(config, group, step, state, sources, None, evaluate, signals, this_command())
         if group.main:
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(folder)
-            config.save(folder)
-            log = RunLog(folder, step=state.step, total=config.steps, minutes=config.time_limit, quiet=quiet)
-        run = Run(config, group, step, state, sources, log, evaluate, signals)
+            run.open_log(resume=resume, quiet=quiet)
         try:
             run.say_start(warnings)
             return run.go(stop_after)
         finally:
-            if log is not None:
-                log.close()
+            if run.log is not None:
+                run.log.close()
 
 
 @dataclass
@@ -106,6 +129,7 @@ class Run:
         log: of the main process, `None` in the others.
         evaluate: scores of a network by name.
         signals: signals that were caught; the first ends the run.
+        command: the command line of this part of the run, and those of earlier parts, one a line.
     """
 
     config: TrainConfig
@@ -115,7 +139,26 @@ class Run:
     sources: Sources
     log: RunLog | None
     evaluate: Evaluate | None
-    signals: list[int]
+    signals: Signals
+    command: str
+
+    def open_log(self, *, resume: bool, quiet: bool) -> None:
+        """Write `config.toml` and open the log, in a folder that is freed of what a killed process left."""
+        config, state, folder = self.config, self.state, Path(self.config.output)
+        for place in (folder, folder / PICTURES):
+            remove_leftovers(place)
+        earlier = read_commands(folder) if resume else []
+        commands = list(dict.fromkeys([*earlier, self.command]))
+        config.save(folder, commands)
+        self.command = "\n".join(commands)
+        self.log = RunLog(
+            folder,
+            step=state.step,
+            total=config.steps,
+            validated=state.validated == state.step,
+            minutes=config.time_limit,
+            quiet=quiet,
+        )
 
     def go(self, stop_after: float | None) -> Outcome:
         """Take steps until the run's last step, its time limit, `stop_after` minutes or a signal."""
@@ -124,12 +167,14 @@ class Run:
         clock = Clock(state.seconds, state.step)
         take_step: Callable[[], None] | None = None
         metrics: dict[str, float] = {}
+        if self._validation_due():  # a signal ended it
+            self._validate_and_save(clock, checkpoint_due=False)
         with closing(self._batches()) as pairs:
             while True:
                 # All processes go by the latest clock and any process's signal, so that they save and stop together.
                 late = clock.since_checkpoint > 60 * config.checkpoint_minutes
                 state.seconds, elapsed, signalled, checkpoint_due = self.group.largest(
-                    clock.trained, clock.elapsed, bool(self.signals), late
+                    clock.trained, clock.elapsed, bool(self.signals.caught), late
                 )
                 finished = state.step >= config.steps or state.seconds >= time_limit
                 if finished or signalled or elapsed >= stop_limit:
@@ -144,12 +189,12 @@ class Run:
                     metrics = self._record_metrics(lr, clock)
                 if self.log is not None:
                     self.log.advance(state.step, metrics)
+                    self._say_hint(clock)
                 self._validate_and_save(clock, bool(checkpoint_due))
-        if finished:
-            self._validate_last()
+        finished = finished and self._validate_last()
         self._save()
         self._say_end(finished)
-        return Outcome(state.step, state.best, finished, self.signals[0] if self.signals else None)
+        return Outcome(state.step, state.best, finished, self.signals.caught[0] if self.signals.caught else None)
 
     def _batches(self) -> Generator[PairBatch]:
         group = self.group
@@ -185,19 +230,34 @@ class Run:
 
     def _validate_and_save(self, clock: Clock, checkpoint_due: bool) -> None:
         """Validate and write a checkpoint if this step is due for it. The last step is validated after the loop."""
-        config, step = self.config, self.state.step
-        validation_due = step % config.validate_every == 0 and step < config.steps
-        if validation_due or checkpoint_due or step % config.checkpoint_every == 0:
+        validation_due = self._validation_due()
+        if validation_due or checkpoint_due or self.state.step % self.config.checkpoint_every == 0:
             with clock.writing_checkpoint():
                 if validation_due:
-                    self._validate()
+                    self._try_to_validate()
                 self._save()
 
-    def _validate_last(self) -> None:
-        """Validate and export the network at the end of the run, unless an earlier part of the run did."""
+    def _validation_due(self) -> bool:
+        step = self.state.step
+        return step % self.config.validate_every == 0 and self.state.validated < step < self.config.steps
+
+    def _validate_last(self) -> bool:
+        """Validate and export the network at the end of the run, unless an earlier part did; `False` by a signal."""
         exported = self.state.validated == self.state.step and (Path(self.config.output) / FINAL).exists()
         if self.group.largest(self.group.main and not exported)[0]:
-            self._validate(last=True)
+            return self._try_to_validate(last=True)
+        return True
+
+    def _try_to_validate(self, *, last: bool = False) -> bool:
+        """Validate; `False` if a signal ended it. Then the state is that of before, and a resume validates anew."""
+        before = dict(vars(self.state))
+        try:
+            with self.signals.interruptible(enabled=self.group.world_size == 1):
+                self._validate(last=last)
+        except Interrupted:
+            vars(self.state).update(before)
+            return False
+        return True
 
     def _validate(self, *, last: bool = False) -> None:
         """Score the averaged network, and export it if it is the best so far or the last."""
@@ -210,8 +270,8 @@ class Run:
         if self.log is None:
             return
         self.log.record(state.step, "validation", metrics)
-        (folder / "pictures").mkdir(exist_ok=True)
-        write_image(folder / "pictures" / f"step_{state.step:07}.png", picture)
+        (folder / PICTURES).mkdir(exist_ok=True)
+        write_image(folder / PICTURES / f"step_{state.step:07}.png", picture)
         self.log.picture(state.step, "validation", picture)
         scores: dict[str, float] = {}
         if self.evaluate is not None:
@@ -225,6 +285,7 @@ class Run:
         folder = Path(self.config.output)
         facts = run_facts(
             self.config,
+            command=self.command,
             data=self.sources.description,
             step=self.state.step,
             seconds=self.state.seconds,
@@ -245,8 +306,13 @@ class Run:
         """Print what is trained on what, and warnings about it."""
         for line in warnings:
             self._say(f"warning: {line}")
+        if self.step.origin and not self.state.step:
+            self._say(self.step.origin)
         where = f"from step {self.state.step}" if self.state.step else "from the beginning"
         self._say(f"{self.config.model}, {where}, on {self.group.device}: {self.sources.description}")
+        height, width = self.config.size
+        left = self.config.steps - self.state.step
+        self._say(f"{left} steps to take, each on {self.config.batch} pairs of {width}×{height} pixels")
         if self.log is not None and self.log.events is None:
             self._say(NO_TENSORBOARD)
 
@@ -257,8 +323,18 @@ class Run:
             if state.best_step:
                 self._say(f"wrote {folder}/{BEST}, its {folder}/card.md, and {folder}/{FINAL}")
         else:
-            why = signal.Signals(self.signals[0]).name if self.signals else "the time to stop"
-            self._say(f"stopped by {why} at step {state.step}; --resume continues from {folder}/{checkpoint.FILE}")
+            caught = self.signals.caught
+            why = signal.Signals(caught[0]).name if caught else "the time to stop"
+            self._say(f"stopped by {why} at step {state.step}, which {folder}/{checkpoint.FILE} holds")
+            self._say(f"to continue: {shlex.join(['gocor', 'train', '--output', folder, '--resume'])}")
+
+    def _say_hint(self, clock: Clock) -> None:
+        """After the first step, say what to do if the run is going to take long on a CPU."""
+        if clock.first_step != self.state.step or self.group.device.type != "cpu":
+            return
+        hours = clock.elapsed * (self.config.steps - self.state.step) / 3600
+        if self.config.time_limit is None and hours > SLOW_HOURS:
+            self._say(slow_cpu_hint(hours))
 
     def _say(self, message: str) -> None:
         if self.log is not None:

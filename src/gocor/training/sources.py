@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 
 from ..data.synthetic.batch import PairBatch
-from ..utils.errors import InputError
 from .config import TrainConfig
 
 if TYPE_CHECKING:
@@ -77,7 +76,9 @@ def open_sources(config: TrainConfig, device: torch.device) -> Sources:
     if config.flow:
         from .flow_data import FlowPairs
 
-        chosen, others = FlowPairs.open(config.flow, size=config.size, seed=config.seed, device=device)
+        chosen, others = FlowPairs.open(
+            config.flow, root=config.flow_root, size=config.size, seed=config.seed, device=device
+        )
         return Sources(chosen, others, f"{len(chosen)} pairs of {', '.join(config.flow)}; {len(others)} held out")
     from ..data.synthetic import ObjectStore, PhotoStore, SyntheticPairs
     from ..data.synthetic.sources import list_images
@@ -113,15 +114,15 @@ def hold_out(files: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
-    """Data sets by name, from entries `NAME=FOLDER`."""
-    from ..data.datasets import open_dataset
+    """Data sets by the labels of their entries, see `parse_entry`; one that comes twice is told by its number."""
+    from ..data.datasets.entries import parse_entries
 
-    datasets = {}
-    for entry in entries:
-        name, equals, folder = entry.partition("=")
-        if not equals:
-            raise InputError(f"a data set is given as NAME=FOLDER, got {entry!r}")
-        datasets[name] = open_dataset(name, folder)
+    datasets: dict[str, PairDataset] = {}
+    for entry in parse_entries(entries):
+        label = entry.label
+        if label in datasets:
+            label += f" ({sum(other.partition(' (')[0] == label for other in datasets) + 1})"
+        datasets[label] = entry.open()
     return datasets
 
 

@@ -71,6 +71,7 @@ class TrainStep:
         batch, height, width = shape
         device = group.device
         self.network, self.average, self.config, self.group = network, average, config, group
+        self.origin = ""  # what the network started from, in words
         self.size = height, width
         units = network.level_units(*self.size)
         self.rule = loss_rule(config, network, len(units))

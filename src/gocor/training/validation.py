@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.synthetic.batch import PairBatch
+from ..models.evaluation_view import in_evaluation_mode
 from ..models.network import MatchingNetwork
 from ..ops.warp import warp
 from ..viz import flow_scale, flow_to_color
@@ -31,7 +32,7 @@ def validate(
     """Mean end-point error and percentage of correct keypoints (PCK) over the visible pixels of held-out pairs.
 
     Args:
-        network: to validate; it is set to evaluation mode.
+        network: to validate; it stays in the mode that it is in.
         source: held-out pairs, of which batches 0, 1, … are taken.
         config: sets the number of pairs, the iterations and the precision.
         group: the processes that share the work.
@@ -39,8 +40,8 @@ def validate(
     Returns:
         `epe` in pixels, `pck1`, `pck3`, `pck5` in percent; and a picture of this process's first pairs.
     """
-    network.eval()
     network.autocast_dtype = autocast_dtype(config, group.device)
+    network = in_evaluation_mode(network)
     sums = torch.zeros(2 + len(THRESHOLDS), device=group.device, dtype=torch.float32)
     picture: NDArray[np.uint8] = np.zeros((0, 0, 3), np.uint8)
     batch = min(config.batch, max(config.validation_pairs, group.world_size))

@@ -1,13 +1,68 @@
-"""Timing of variants against each other: medians of calls in turns, by CUDA events on a GPU."""
+"""Timing of variants against each other (medians of calls in turns, by CUDA events on a GPU) and of stages."""
 
 import statistics
+import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
 
 Name = TypeVar("Name", bound=Hashable)
+
+
+class Stages:
+    """Seconds that were spent in each stage of the work, by name, over all threads.
+
+    Attributes:
+        seconds: so far. A stage inside another one counts for itself alone.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        """Count the time of the block for a stage; `stage` inside the block counts for this object too."""
+        inner: dict[str, float] = defaultdict(float)
+        token = _inner_stages.set(inner)
+        begin = _now()
+        try:
+            yield
+        finally:
+            _inner_stages.reset(token)
+            inner[name] += _now() - begin - sum(inner.values())
+            with self._lock:
+                for key, seconds in inner.items():
+                    self.seconds[key] += seconds
+
+
+_inner_stages: ContextVar[dict[str, float] | None] = ContextVar("inner_stages", default=None)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count the time of the block for a stage of its own if a `Stages.measure` is around it; otherwise do nothing."""
+    seconds = _inner_stages.get()
+    if seconds is None:
+        yield
+        return
+    begin = _now()
+    try:
+        yield
+    finally:
+        seconds[name] += _now() - begin
+
+
+def _now() -> float:
+    """The time in seconds when all GPU work that was launched so far is done."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def compare(

@@ -185,19 +185,24 @@ def megadepth(root):
 
 
 def eth3d(root):
-    """Frames of a camera that moves parallel to a plane: every point moves by SHIFT within 3 frames."""
+    """Frames of a camera that moves parallel to a plane: every point moves by SHIFT within 3 frames.
+
+    A second camera of the rig, with a wider field of view, takes one image at the time of the first.
+    """
     for sequence in ("delivery_area", "forest"):
         folder = root / sequence
         model = folder / "rig_calibration_undistorted"
         model.mkdir(parents=True)
-        (model / "cameras.txt").write_text(f"# cameras\n0 PINHOLE {WIDTH} {HEIGHT} 50 50 28.5 20.5\n")
+        size = f"PINHOLE {WIDTH} {HEIGHT}"
+        (model / "cameras.txt").write_text(f"# cameras\n0 {size} 50 50 28.5 20.5\n1 {size} 25 25 28.5 20.5\n")
         canvas = texture(len(sequence), HEIGHT + 80, WIDTH + 80)
         lines, world = ["# images", "#"], [(7, 30.5, 20.5), (8, 25.75, 12.25), (9, 34.5, 28.5)]
-        for frame in range(20):
+        for index in range(21):
+            camera, frame = (0, index) if index < 20 else (1, 3)
             x, y = (round(axis * frame / 3) for axis in SHIFT)
-            name = f"images_rig_cam4_undistorted/{1000 + frame}.png"
+            name = f"images_rig_cam{4 + camera}_undistorted/{1000 + (frame if camera == 0 else 0)}.png"
             put(folder / "images" / name, canvas[40 - y : 40 - y + HEIGHT, 40 - x : 40 - x + WIDTH].copy())
-            lines.append(f"{frame + 1} 1 0 0 0 {x / 50} {y / 50} 0 0 {name}")
+            lines.append(f"{index + 1} 1 0 0 0 {x / 50} {y / 50} 0 {camera} {name}")
             keypoints = [f"{u + x} {v + y} {number}" for number, u, v in world] + [f"{3 + frame} 5 -1"]
             lines.append(" ".join(keypoints))
         (model / "images.txt").write_text("\n".join(lines) + "\n")

@@ -54,3 +54,24 @@ def test_relative_pose_takes_points_from_one_camera_to_the_other(tmp_path):
     seen = [view.rotation @ point + view.translation for view in (first, second)]
     assert np.allclose(pose.rotation @ seen[0] + pose.translation, seen[1])
     assert relative(first, second, {0: cameras[0]}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 PINHOLE 9 9 x 6 4 3\n", "cannot read the camera '1 PINHOLE"),
+        ("1\n", "cannot read the camera '1'"),
+        ("1 PINHOLE 9 9 5\n", "cannot read the camera"),
+        ("1 PINHOLE 9 9 0 6 4 3\n", "camera 1 must be finite, not 0"),
+        ("1 PINHOLE 9 9 nan 6 4 3\n", "camera 1 must be finite, not 0"),
+    ],
+)
+def test_other_cameras_are_errors(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_intrinsics(written(tmp_path, text, "cameras.txt"))
+
+
+@pytest.mark.parametrize("row", ["1 0 0 0 0 0 0 0 3 a.png\n\n", "1 1 0 0 0 0 0 0 3 a.png\n1 1 inf\n"])
+def test_values_that_are_no_pose_or_point(tmp_path, row):
+    with pytest.raises(ValueError, match=r"images\.txt"):
+        read_views(written(tmp_path, row))

@@ -85,3 +85,30 @@ def test_wrong_files(folder, name, text):
     (folder / name).write_text(text)
     with pytest.raises(ValueError, match=name):
         open_dataset("manifest", folder / name)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"flow": 1}, "flow must be text, got 1"),
+        ({"flow": "a\0b"}, "flow must be text, got"),
+        ({"flow": "1.flo", "valid": [1]}, "valid must be text"),
+        ({"points": {"x": 1}}, "points must be a path or a list"),
+        ({"points": [[10**400, 1, 2, 3]]}, "points must be rows of four finite numbers"),
+        ({"homography": 3}, "homography must be a path or a list"),
+        ({"homography": [[1e308] * 3] * 3}, "the homography cannot be inverted"),
+        ({"flow": "1.flo", "name": "\ud800"}, "name must be text or a number"),
+        ({"flow": "1.flo", "group": ["a"]}, "group must be text or a number"),
+    ],
+)
+def test_json_values_of_wrong_types(folder, values, message):
+    (folder / "pairs.json").write_text(json.dumps([{"reference": "a1.png", "query": "b1.png", **values}]))
+    with pytest.raises(ValueError, match=message) as error:
+        open_dataset("manifest", folder / "pairs.json")[0]
+    assert "\n" not in str(error.value)
+
+
+def test_nested_json(folder):
+    (folder / "pairs.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"pairs\.json is not a JSON file: it is nested too deeply"):
+        open_dataset("manifest", folder / "pairs.json")

@@ -259,3 +259,47 @@ def test_real_homographies_align_the_images():
         still = cv2.resize(grey[1], grey[0].shape[::-1])
         aligned, apart = (np.corrcoef(image[inside], grey[0][inside])[0, 1] for image in (seen, still))
         assert aligned > max(0.8, apart + 0.05)
+
+
+def test_a_folder_in_place_of_a_reconstruction(tmp_path):
+    root = write_sample("eth3d", tmp_path / "data")
+    for path in root.glob("**/images.txt"):
+        path.unlink()
+        path.mkdir()
+    with pytest.raises(MissingDataError, match="ETH3D: "):
+        open_dataset("eth3d", root)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("sintel", "**/invalid/*/*.png"), ("stereo", "**/mask0nocc.png")],
+)
+def test_masks_of_another_size(tmp_path, name, pattern):
+    root = write_sample(name, tmp_path / "data")
+    for path in root.glob(pattern):
+        put(path, texture(0, HEIGHT + 1, WIDTH))
+    with pytest.raises(ValueError, match=r"pixels, the flow has \(40, 56\)"):
+        open_dataset(name, root)[0]
+
+
+def test_points_of_megadepth_are_finite(tmp_path):
+    root = write_sample("megadepth", tmp_path / "data")
+    path = next(root.glob("**/test1600Pairs.csv"))
+    header, row = path.read_text().splitlines()[:2]
+    names = header.split(",")
+    values = row.split(",")
+    values[names.index("XA")] = "nan" + values[names.index("XA")].lstrip("0123456789.-")
+    path.write_text(f"{header}\n{','.join(values)}\n")
+    with pytest.raises(ValueError, match="XA, YA, XB and YB must hold the same number of values"):
+        open_dataset("megadepth", root)[0]
+
+
+def test_eth3d_across_cameras_goes_from_the_narrow_to_the_wide_field_of_view(tmp_path):
+    root = write_sample("eth3d", tmp_path)
+    data = open_dataset("eth3d", root, cameras="across")
+    assert (data.name, data.names) == ("eth3d-cameras", ("delivery_area_0_1000_across", "forest_0_1000_across"))
+    pair = data[0]
+    assert (pair.cameras.reference[0, 0], pair.cameras.query[0, 0]) == (50, 25)
+    assert np.allclose(pair.points[:, 2:] - pair.points[:, :2], SHIFT)
+    with pytest.raises(ValueError, match="cameras must be one of 'same', 'across'"):
+        open_dataset("eth3d", root, cameras="both")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from PIL import Image
 
 from gocor.data.io import encode_image, read_image, to_rgb, write_image
-from gocor.data.io.containers import PNG_SIGNATURE
+from gocor.data.io.png import PNG_SIGNATURE
 
 
 def picture(height=12, width=17, channels=3, dtype=np.uint8, seed=0):
@@ -214,9 +215,9 @@ def test_damaged_and_foreign_files(tmp_path, capfd):
     none = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 0, 4, 8, 2, 0, 0, 0))
     for data, message in [
         (b"", "is empty: copy or download it again"),
-        (b"%PDF-1.7 and so on", "of a format unknown to OpenCV, convert it to PNG or JPEG"),
+        (b"%PDF-1.7 and so on", "of an unknown format, convert it to PNG or JPEG"),
         (bytes(flipped), "the file is damaged"),
-        (PNG_SIGNATURE + huge + png[33:], "its header promises 40000×40000 pixels"),
+        (PNG_SIGNATURE + huge + png[33:], "40000×40000 pixels is too large"),
         (PNG_SIGNATURE + none + png[33:], "its header promises 0×4 pixels"),
         (PNG_SIGNATURE, "cut short"),
         (b"\xff\xd8\xff", "cut short"),
@@ -310,3 +311,44 @@ def test_the_content_of_an_image_file(tmp_path):
 def test_opencv_is_not_imported_before_it_is_needed():
     code = "import sys, gocor.data.io, gocor.matching; sys.exit('cv2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_decoders_print_nothing(tmp_path, capfd):
+    png, jpg = encoded(".png", picture(64, 48)), bytearray(encoded(".jpg", picture(64, 48)))
+    profile, late = png_chunk(b"iCCP", b"x\0\0abc"), png.index(b"IDAT") - 4
+    assert read_image(saved(tmp_path, "a.png", png[:33] + profile + png[33:])).shape == (64, 48, 3)
+    assert read_image(saved(tmp_path, "a.png", png[:33] + png_chunk(b"tRNS", b"x") + png[33:])).shape == (64, 48, 3)
+    for pixels in (b"\x09" * 64 * 145, bytes(63 * 145), bytes(65 * 145)):  # wrong filters, too few rows, too many
+        body = png_chunk(b"IDAT", zlib.compress(pixels)) + png_chunk(b"IEND", b"")
+        with pytest.raises(ValueError, match=r"damaged|cut short"):
+            read_image(saved(tmp_path, "a.png", png[:late] + body))
+    at = len(jpg) - 300
+    jpg[at : at + 100] = bytes(100)
+    assert read_image(saved(tmp_path, "a.jpg", bytes(jpg))).shape == (64, 48, 3)
+    assert capfd.readouterr().err == ""
+
+
+def test_data_after_the_end_of_the_pixels_is_left_out(tmp_path):
+    image = picture(5, 4)
+    png = encoded(".png", image)
+    start = png.index(b"IDAT") - 4
+    length = int.from_bytes(png[start : start + 4], "big")
+    longer = png_chunk(b"IDAT", png[start + 8 : start + 8 + length] + b"more") + png[start + 12 + length :]
+    assert np.array_equal(read_image(saved(tmp_path, "a.png", png[:start] + longer)), image)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "I;16"])
+def test_all_kinds_of_png_are_read_as_pillow_reads_them(tmp_path, mode):
+    image = Image.fromarray(picture(9, 7)).convert("L" if mode == "I;16" else mode)
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) * 257)
+    image.save(tmp_path / "a.png")
+    expected = np.asarray(image.convert("RGBA" if "A" in mode else "RGB" if mode != "I;16" else "I"))
+    expected = to_rgb(expected if mode != "I;16" else expected.astype(np.uint16))
+    assert np.array_equal(read_image(tmp_path / "a.png"), expected)
+
+
+def test_a_jpeg_of_too_many_scans(tmp_path):
+    jpg = encoded(".jpg", picture())
+    with pytest.raises(ValueError, match="it has 301 scans, at most 256 are decoded"):
+        read_image(saved(tmp_path, "a.jpg", jpg[:-2] + b"\xff\xda" * 300 + jpg[-2:]))

@@ -131,6 +131,14 @@ def test_polygons():
         ({"size": [9, 9], "counts": [81]}, "the photo has 8×8"),
         ({"size": [8, 8], "counts": [60]}, "add up to 60"),
         ({"size": [8, 8], "counts": "\n"}, "hold the byte 10"),
+        ({"size": [8, 8], "counts": "o" * 20 + "1"}, "a number of more than 60 bits"),
+        ({"size": [8, 8]}, "must be a list of polygons or run lengths"),
+        ({"counts": [64]}, "must be a list of polygons or run lengths"),
+        ({"size": [8, 8], "counts": [2**70]}, "must be a list of polygons or run lengths"),
+        ({"size": [8, 8], "counts": [2**63 - 1, 2**63 - 1, 66]}, "run lengths must be positive"),
+        ({"size": [8, 8], "counts": [[64]]}, "run lengths must be positive"),
+        ([[1, 1, 5, float("inf"), 3, 3]], "corners of a polygon must be finite"),
+        ([[1, 1, 5, 1e300, 3, 3]], "corners of a polygon must be finite and at most 1e"),
     ],
 )
 def test_wrong_masks(segmentation, message):

@@ -94,7 +94,7 @@ def test_a_damaged_file_in_a_zip_is_skipped(tmp_path):
     start = data.index(b"a.png") + len("a.png")
     data[start : start + 40] = b"\xff" * 40
     (tmp_path / "photos.zip").write_bytes(data)
-    with pytest.warns(SkippedFilesWarning, match="1 of 2 photos were skipped.*a.png: cannot be extracted"):
+    with pytest.warns(SkippedFilesWarning, match="1 of 2 photos were skipped.*a.png cannot be unpacked"):
         assert len(PhotoStore.open(tmp_path / "photos.zip")) == 1
 
 

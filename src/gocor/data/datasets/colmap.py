@@ -3,6 +3,7 @@
 COLMAP puts the centre of the upper left pixel at (½, ½); here it is at (0, 0).
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .pair import Cameras
 
+MAX_VALUE = 2.0**53  # larger numbers of points cannot be told apart
 PINHOLES = {"PINHOLE": (0, 1, 2, 3), "SIMPLE_PINHOLE": (0, 0, 1, 2)}
 
 
@@ -45,11 +47,14 @@ def read_views(path: PathLike) -> list[View]:
             pose = np.array(fields[1:8], np.float64)
             camera, name = int(fields[8]), fields[9].strip()
             table = np.array(body.split(), np.float64).reshape(-1, 3)
+            if not (np.isfinite(pose).all() and np.isfinite(table).all() and (np.abs(table) < MAX_VALUE).all()):
+                raise ValueError
+            rotation = quaternion(pose[:4])
         except (ValueError, IndexError):
             raise InputError(f"{path} is not COLMAP's images.txt: cannot read the image {head[:60]!r}") from None
         table = table[table[:, 2] >= 0]
         ids, first = np.unique(table[:, 2].astype(np.int64), return_index=True)
-        views.append(View(name, camera, quaternion(pose[:4]), pose[4:], ids, table[first, :2] - 0.5))
+        views.append(View(name, camera, rotation, pose[4:], ids, table[first, :2] - 0.5))
     return views
 
 
@@ -58,11 +63,20 @@ def read_intrinsics(path: PathLike) -> dict[int, Array]:
     cameras = {}
     for line in read_bytes(path).decode("utf-8", "replace").splitlines():
         fields = line.split()
-        if not fields or line.startswith("#") or fields[1] not in PINHOLES:
+        if not fields or line.startswith("#"):
             continue
-        values = [float(value) for value in fields[4:]]
-        fx, fy, cx, cy = (values[i] for i in PINHOLES[fields[1]])
-        cameras[int(fields[0])] = np.array([[fx, 0, cx - 0.5], [0, fy, cy - 0.5], [0, 0, 1]])
+        try:
+            number, model = int(fields[0]), fields[1]
+            if model not in PINHOLES:
+                continue
+            values = [float(value) for value in fields[4:]]
+            fx, fy, cx, cy = (values[i] for i in PINHOLES[model])
+        except (ValueError, IndexError):
+            raise InputError(f"{path} is not COLMAP's cameras.txt: cannot read the camera {line[:60]!r}") from None
+        matrix = np.array([[fx, 0, cx - 0.5], [0, fy, cy - 0.5], [0, 0, 1]])
+        if not np.isfinite(matrix).all() or fx == 0 or fy == 0:
+            raise InputError(f"{path}: the focal lengths and the centre of camera {number} must be finite, not 0")
+        cameras[number] = matrix
     return cameras
 
 
@@ -82,8 +96,11 @@ def relative(reference: View, query: View, intrinsics: dict[int, Array]) -> Came
 
 
 def quaternion(values: Array) -> Array:
-    """Rotation matrix of a quaternion (w, x, y, z)."""
-    w, x, y, z = values / np.linalg.norm(values)
+    """Rotation matrix of a quaternion (w, x, y, z), which must not be zero."""
+    norm = math.hypot(*values)
+    if not 0 < norm < MAX_VALUE:
+        raise InputError(f"a quaternion must have a length above 0, got {norm:g}")
+    w, x, y, z = values / norm
     return np.array(
         [
             [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],

@@ -1,11 +1,13 @@
 """ETH3D, low-resolution many-view: frames of a hand-held rig; 3-D points visible in two frames are the ground truth."""
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from ...utils.arrays import Array
-from ...utils.checks import check_count
+from ...utils.checks import check_choice, check_count
 from ...utils.files import PathLike
 from ..io import read_image
 from .colmap import View, correspondences, model_folder, read_intrinsics, read_views, relative
@@ -16,8 +18,15 @@ WHERE = "https://www.eth3d.net/datasets (low-res many-view, training and test, r
 INTERVALS = (3, 5, 7, 9, 11, 13, 15)
 
 
-def eth3d(root: PathLike, *, interval: int = 3, every: int = 5, min_points: int = 1) -> PairDataset:
-    """Pairs of frames of the same camera.
+def eth3d(
+    root: PathLike,
+    *,
+    interval: int = 3,
+    every: int = 5,
+    min_points: int = 1,
+    cameras: Literal["same", "across"] = "same",
+) -> PairDataset:
+    """Pairs of frames of the same camera, or of two cameras of the rig at the same time.
 
     Expects `SEQUENCE/images/…` and `SEQUENCE/rig_calibration_undistorted/{cameras,images,points3D}.txt`, at any depth
     below `root`. The earlier frame is the reference; pairs are grouped by sequence.
@@ -27,46 +36,71 @@ def eth3d(root: PathLike, *, interval: int = 3, every: int = 5, min_points: int 
         interval: frames from reference to query; the paper uses 3, 5, … 15.
         every: frames from one reference to the next.
         min_points: pairs with fewer common points are left out.
+        cameras: `"across"` pairs the images of one moment of the rig: that of the narrowest field of view is the
+            reference, that of the widest the query. `interval` has no meaning then.
     """
+    check_choice("cameras", cameras, ("same", "across"))
     for name, value in (("interval", interval), ("every", every), ("min_points", min_points)):
         check_count(name, value, minimum=1)
     layout = Layout(
         "ETH3D", root, inside="**/rig_calibration*/images.txt", names=("ETH3D", "ETH3D_data", "eth3d"), where=WHERE
     )
-    found = layout.some("**/rig_calibration*/images.txt")
+    found = [path for path in layout.some("**/rig_calibration*/images.txt") if model_folder(path.parents[1])]
     items: list[Item] = []
     for sequence in sorted({path.parents[1] for path in found}):
-        items += _sequence(layout, sequence, interval, every, min_points)
+        views, intrinsics = _model(layout, sequence)
+        pairs = _in_time(views, interval, every) if cameras == "same" else _across(views, intrinsics, every)
+        suffix = str(interval) if cameras == "same" else "across"
+        items += _items(sequence, pairs, intrinsics, min_points, suffix)
     if not items:
-        raise layout.missing(f"any pair of frames {interval} apart with {min_points} common points")
-    return PairDataset(f"eth3d-{interval}", items)
+        wanted = f"frames {interval} apart" if cameras == "same" else "images of two cameras"
+        raise layout.missing(f"any pair of {wanted} with {min_points} common points")
+    return PairDataset(f"eth3d-{interval}" if cameras == "same" else "eth3d-cameras", items)
 
 
-def _sequence(layout: Layout, sequence: Path, interval: int, every: int, min_points: int) -> list[Item]:
+def _model(layout: Layout, sequence: Path) -> tuple[list[View], dict[int, Array]]:
     model = model_folder(sequence)
-    assert model is not None  # its images.txt was found before
+    assert model is not None  # it was found before
     if not (model / "cameras.txt").is_file():
         raise layout.missing("cameras.txt", model)
-    views, intrinsics = _views(model / "images.txt"), read_intrinsics(model / "cameras.txt")
-    items = []
-    for camera, frames in groupby(views, key=lambda view: (view.camera, PurePosixPath(view.name).parent)):
+    return _views(model / "images.txt"), read_intrinsics(model / "cameras.txt")
+
+
+def _in_time(views: list[View], interval: int, every: int) -> Iterator[tuple[View, View]]:
+    """Frames of the same camera, `interval` apart."""
+    for _, frames in groupby(views, key=lambda view: (view.camera, PurePosixPath(view.name).parent)):
         ordered = list(frames)
-        for reference, query in zip(ordered[::every], ordered[interval::every], strict=False):
-            points = correspondences(reference, query)
-            if len(points) < min_points:
-                continue
-            stem = PurePosixPath(reference.name).stem
-            name = f"{sequence.name}_{camera[0]}_{stem}_{interval}"
-            read = partial(
-                _read,
-                name,
-                sequence.name,
-                sequence / "images" / reference.name,
-                sequence / "images" / query.name,
-                points,
-                relative(reference, query, intrinsics),
-            )
-            items.append(Item(name, read, sequence.name))
+        yield from zip(ordered[::every], ordered[interval::every], strict=False)
+
+
+def _across(views: list[View], intrinsics: dict[int, Array], every: int) -> Iterator[tuple[View, View]]:
+    """Images of one moment, which have the same file name: the narrowest field of view → the widest."""
+
+    def narrowness(view: View) -> float:
+        matrix = intrinsics[view.camera]
+        return float(matrix[0, 0] / matrix[0, 2])  # focal length over half the width
+
+    known = sorted(
+        (view for view in views if view.camera in intrinsics), key=lambda view: PurePosixPath(view.name).name
+    )
+    moments = [list(same) for _, same in groupby(known, key=lambda view: PurePosixPath(view.name).name)]
+    for moment in [views for views in moments if len(views) > 1][::every]:
+        ordered = sorted(moment, key=lambda view: (narrowness(view), view.name))
+        yield ordered[-1], ordered[0]
+
+
+def _items(
+    sequence: Path, pairs: Iterable[tuple[View, View]], intrinsics: dict[int, Array], min_points: int, suffix: str
+) -> list[Item]:
+    items = []
+    for reference, query in pairs:
+        points = correspondences(reference, query)
+        if len(points) < min_points:
+            continue
+        name = f"{sequence.name}_{reference.camera}_{PurePosixPath(reference.name).stem}_{suffix}"
+        first, second = (sequence / "images" / view.name for view in (reference, query))
+        read = partial(_read, name, sequence.name, first, second, points, relative(reference, query, intrinsics))
+        items.append(Item(name, read, sequence.name))
     return items
 
 

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from ...utils.arrays import FlowField, Mask
 from ...utils.checks import check_choice
@@ -61,7 +63,9 @@ def _kitti(name: str, layout: Layout, images: str) -> PairDataset:
 
 
 def _kitti_masks(unoccluded: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
-    return known, known & ~load_flow(unoccluded)[1]
+    visible = load_flow(unoccluded)[1]
+    _check_mask(unoccluded, visible, known)
+    return known, known & ~visible
 
 
 def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> PairDataset:
@@ -72,7 +76,10 @@ def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> Pa
     folder = layout.need(f"training/{render}")
     items = []
     for truth in layout.some("training/flow/*/frame_*.flo"):
-        scene, frame = truth.parent.name, int(truth.stem.removeprefix("frame_"))
+        scene, number = truth.parent.name, truth.stem.removeprefix("frame_")
+        if not re.fullmatch(r"\d{1,9}", number, re.ASCII):
+            continue
+        frame = int(number)
         reference, query = (folder / scene / f"frame_{number:04d}.png" for number in (frame, frame + 1))
         if not reference.is_file() or not query.is_file():  # a partial copy of the data set may lack scenes
             continue
@@ -87,7 +94,9 @@ def sintel(root: PathLike, *, render: Literal["clean", "final"] = "clean") -> Pa
 
 
 def _sintel_masks(invalid: Path, occlusions: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
-    return known & ~load_mask(invalid), load_mask(occlusions)
+    unknown = load_mask(invalid)
+    _check_mask(invalid, unknown, known)
+    return known & ~unknown, load_mask(occlusions)
 
 
 def middlebury(root: PathLike) -> PairDataset:
@@ -120,8 +129,9 @@ def stereo(root: PathLike, *, resolution: Literal["Q", "H", "F"] = "Q") -> PairD
 
 
 def _stereo_masks(visible: Path, flow: FlowField, known: Mask) -> tuple[Mask, Mask]:
-    valid = known & (flow[..., 0] < 0)
-    return valid, valid & (read_image(visible)[..., 0] != 255)  # 128 is occluded, 0 is unknown
+    valid, mask = known & (flow[..., 0] < 0), read_image(visible)[..., 0]
+    _check_mask(visible, mask, known)
+    return valid, valid & (mask != 255)  # 128 is occluded, 0 is unknown
 
 
 def flyingchairs(root: PathLike, *, split: Literal["all", "train", "val"] = "all") -> PairDataset:
@@ -186,12 +196,19 @@ def hd1k(root: PathLike) -> PairDataset:
     items = []
     for truth in layout.some("hd1k_flow_gt/flow_occ/*_*.png"):
         sequence, _, frame = truth.stem.partition("_")
+        if not re.fullmatch(r"\d{1,9}", frame, re.ASCII):
+            continue
         query = image_in(frames, f"{sequence}_{int(frame) + 1:04d}")
         if query is not None:  # the last frame of a sequence has no next frame
             items.append(_item(truth.stem, layout.image(frames, truth.stem), query, truth, group=sequence))
     if not items:
         raise layout.missing("any pair of frames in hd1k_input/image_2")
     return PairDataset("hd1k", items)
+
+
+def _check_mask(path: Path, mask: NDArray[Any], known: Mask) -> None:
+    if mask.shape != known.shape:
+        raise InputError(f"{path} has {mask.shape} pixels, the flow has {known.shape}")
 
 
 def _item(name: str, reference: Path, query: Path, truth: Path, *, group: str = "", masks: Masks | None = None) -> Item:

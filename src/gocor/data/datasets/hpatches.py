@@ -16,6 +16,7 @@ from .pair import Item, Pair, PairDataset, homography_pair
 
 WHERE = "https://github.com/hpatches/hpatches-dataset (hpatches-sequences-release)"
 VIEWS = range(2, 7)
+MAX_VALUE = 1e15  # of a homography; beyond it, sums with pixels have no digits left
 
 
 def hpatches(
@@ -71,11 +72,13 @@ def check_homography(values: object, source: PathLike) -> Array:
     """Convert nine finite numbers to an invertible 3×3 matrix; `source` names them in an error."""
     try:
         matrix = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         matrix = np.empty(0)
     if matrix.size != 9 or not np.isfinite(matrix).all():
         raise InputError(f"{source}: a homography must have nine finite numbers, in rows of three")
     matrix = matrix.reshape(3, 3)
-    if abs(np.linalg.det(matrix)) < 1e-12 or abs(matrix[2, 2]) < 1e-12:
+    with np.errstate(all="ignore"):
+        size = abs(np.linalg.det(matrix))
+    if not 1e-12 <= size < MAX_VALUE or abs(matrix[2, 2]) < 1e-12 or np.abs(matrix).max() > MAX_VALUE:
         raise InputError(f"{source}: the homography cannot be inverted")
     return matrix

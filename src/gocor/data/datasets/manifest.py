@@ -1,6 +1,5 @@
 """Your own pairs, listed in a CSV or JSON file."""
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...utils.arrays import Array
+from ...utils.documents import parse_json
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from ..io import read_csv, read_image
@@ -18,6 +18,14 @@ from .pair import Item, Pair, PairDataset, homography_pair
 
 TRUTHS = ("flow", "points", "homography")
 COLUMNS = ("reference", "query", "name", *TRUTHS, "valid", "occluded", "group")
+# Types of values beside text, and what an error calls them.
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "points": ((str, list), "a path or a list"),
+    "homography": ((str, list), "a path or a list"),
+    "name": ((str, int, float), "text or a number"),
+    "group": ((str, int, float), "text or a number"),
+}
+SHOWN = 60  # characters of a value in an error
 POINT_COLUMNS = ("x", "y", "x_query", "y_query")
 
 
@@ -55,10 +63,11 @@ def manifest(root: PathLike) -> PairDataset:
 
 
 def _read_json(path: Path) -> list[Any]:
+    data = read_bytes(path)
     try:
-        rows = json.loads(read_bytes(path))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a JSON file: {error}") from None
+        rows = parse_json(data)
+    except InputError as error:
+        raise InputError(f"{path} is {error}") from None
     if not isinstance(rows, list):
         raise InputError(f"{path} must hold a list of pairs, got {type(rows).__name__}")
     return rows
@@ -74,7 +83,11 @@ def _checked(row: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: there is no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     for key in ("reference", "query"):
         if not isinstance(entry.get(key), str):
-            raise InputError(f"{where}: {key} must be the path of an image, got {entry.get(key)!r}")
+            raise InputError(f"{where}: {key} must be the path of an image, got {_shown(entry.get(key))}")
+    for key, value in entry.items():
+        allowed, expected = KINDS.get(key, (str, "text"))
+        if not isinstance(value, allowed) or (isinstance(value, str) and not _is_text(value)):
+            raise InputError(f"{where}: {key} must be {expected}, got {_shown(value)}")
     truths = [key for key in TRUTHS if key in entry]
     if len(truths) != 1:
         raise InputError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
@@ -83,6 +96,16 @@ def _checked(row: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
     entry["name"] = str(entry.get("name") or f"{Path(entry['reference']).stem}-{Path(entry['query']).stem}")
     return entry
+
+
+def _is_text(value: str) -> bool:
+    """Whether a string can be a path or a name: valid Unicode, which JSON's escapes need not be, without NUL."""
+    return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _read(entry: Mapping[str, Any], folder: Path, where: str) -> Pair:
@@ -109,7 +132,7 @@ def _points(value: Any, folder: Path, where: str) -> Array:
         value = [[row.values[column] for column in POINT_COLUMNS] for row in read_csv(where, POINT_COLUMNS)]
     try:
         points = np.array(value, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 4 or not np.isfinite(points).all() or not len(points):
         raise InputError(f"{where}: points must be rows of four finite numbers, {', '.join(POINT_COLUMNS)}")

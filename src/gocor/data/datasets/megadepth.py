@@ -41,7 +41,9 @@ def _read(name: str, reference: Path, query: Path, values: list[str], source: Pa
     try:
         points = np.stack([np.array(value.split(";"), np.float64) for value in values], 1)
     except ValueError:
+        points = np.full((1, 4), np.nan)
+    if not np.isfinite(points).all():
         raise InputError(
             f"{source}, pair {name}: XA, YA, XB and YB must hold the same number of values, separated by semicolons"
-        ) from None
+        )
     return Pair(name, read_image(reference), read_image(query), points=points)

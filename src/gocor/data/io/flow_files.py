@@ -8,8 +8,6 @@ not at all.
 import io
 import re
 import struct
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.archives import open_zip, read_member
 from ...utils.arrays import Flow, Mask
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
-from .containers import MAX_DEFLATE
 from .images import decode, encode
+from .npy import parse_npy
 
 FLO_MAGIC = struct.pack("<f", 202021.25)
 UNKNOWN = 1e10  # Middlebury's marker of unknown flow
@@ -46,7 +45,8 @@ def read_flow(path: PathLike) -> tuple[Flow, Mask]:
     read, _ = _format(path)
     data = read_bytes(path)
     try:
-        flow, valid = read(data)
+        with np.errstate(invalid="ignore"):  # NaN
+            flow, valid = read(data)
     except ValueError as error:
         raise InputError(f"cannot read a flow from {path}: {error}") from None
     valid = valid & _known(flow)
@@ -165,36 +165,21 @@ def _write_pfm(flow: Flow, valid: Mask) -> bytes:
 
 
 def _read_npz(data: bytes) -> tuple[Flow, Mask]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = archive.namelist()
-            if "flow.npy" not in names:
-                raise InputError(f"it holds no array 'flow', only {', '.join(names) or 'nothing'}")
-            flow = _npy(archive, "flow.npy")
-            valid = _npy(archive, "valid.npy") if "valid.npy" in names else np.ones(flow.shape[1:], np.bool_)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"the archive is damaged ({error}), copy it again") from None
-    if flow.ndim != 3 or flow.shape[0] != 2 or flow.size == 0 or flow.dtype.kind not in "fiu":
-        raise InputError(f"'flow' must be a numeric array (2, H, W), got {flow.dtype} {flow.shape}")
+    with open_zip(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        if "flow.npy" not in names:
+            raise InputError(f"it holds no array 'flow', only {', '.join(names)[:100] or 'nothing'}")
+        flow = parse_npy(read_member(archive, "flow.npy"), "flow.npy")
+        if flow.ndim != 3 or flow.shape[0] != 2 or flow.size == 0 or flow.dtype.kind not in "fiu":
+            raise InputError(f"'flow' must be a numeric array (2, H, W), got {flow.dtype} {flow.shape}")
+        if "valid.npy" in names:
+            valid = parse_npy(read_member(archive, "valid.npy"), "valid.npy")
+        else:
+            valid = np.ones(flow.shape[1:], np.bool_)
     if valid.dtype != np.bool_ or valid.shape != flow.shape[1:]:
         raise InputError(f"'valid' must be a bool array {flow.shape[1:]}, got {valid.dtype} {valid.shape}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return flow.astype(np.float32), valid
-
-
-def _npy(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array of an archive, after its size was compared with its header."""
-    info = archive.getinfo(name)
-    if info.file_size > MAX_DEFLATE * max(info.compress_size, 1):
-        raise InputError(f"{name} promises {info.file_size} bytes out of {info.compress_size}, the file is damaged")
-    stream = io.BytesIO(archive.read(info))
-    version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read_header(stream)
-    body = stream.read()
-    if dtype.hasobject or len(body) != dtype.itemsize * int(np.prod([int(side) for side in shape], dtype=object)):
-        raise InputError(f"{name} does not hold the {dtype} {shape} that its header promises")
-    return np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _write_npz(flow: Flow, valid: Mask) -> bytes:

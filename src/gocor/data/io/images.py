@@ -1,5 +1,6 @@
 """Image files and arrays to 8-bit RGB `(H, W, 3)`, and back to files."""
 
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from ...utils.arrays import Picture
 from ...utils.errors import GOCorError, InputError, InputTypeError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
-from .containers import exif_orientation, read_exif
+from ...utils.limits import check_pixels
+from .containers import JPEG_SIGNATURE, WEBP_SIGNATURE, clean_jpeg, exif_orientation, webp_exif
+from .headers import UNKNOWN, image_size
+from .png import PNG_SIGNATURE, clean_png
 
 # Suffixes of image files in a folder. If one image is there in several formats, the first of these is taken.
 READABLE = (
@@ -26,12 +30,13 @@ _log_state = {"users": 0, "level": 0}
 
 
 def read_image(path: PathLike) -> Picture:
-    """Read any image file that OpenCV can decode as RGB `(H, W, 3)`.
+    """Read an image file as RGB `(H, W, 3)`: JPEG, PNG, WebP, TIFF, JPEG 2000, BMP, PPM, GIF, AVIF or HDR.
 
-    The picture is rotated upright by its EXIF orientation. Grey values are repeated three times, transparent pixels
-    are blended with white, and 16 bits are scaled to 8 (0 to 65535 become 0 to 255). Floating-point values are clipped
-    to [0, 1]; NaN becomes 0. A missing file raises a FileNotFoundError; any other file that is not a complete image
-    raises an InputError. The one exception is damage in the middle of a JPEG, which its decoder conceals.
+    The content tells the format, not the suffix. The picture is rotated upright by its EXIF orientation. Grey values
+    are repeated three times, transparent pixels are blended with white, and 16 bits are scaled to 8 (0 to 65535 become
+    0 to 255). Floating-point values are clipped to [0, 1]; NaN becomes 0. A missing file raises a FileNotFoundError.
+    Any other file that is not a complete image, or that is too large (see `gocor.utils.limits`), raises an InputError.
+    The one exception is damage in the middle of a JPEG, which its decoder conceals.
     """
     data = read_bytes(path)
     try:
@@ -112,18 +117,48 @@ def decode_upright(data: bytes) -> NDArray[Any]:
 
 
 def decode(data: bytes) -> tuple[NDArray[Any], int]:
-    """Pixels as OpenCV decodes them, `(H, W)` or `(H, W, C)` in BGR(A) order, and the EXIF orientation, 1 to 8."""
+    """Pixels in their own dtype, `(H, W)` or `(H, W, C)` in BGR(A) order, and the EXIF orientation, 1 to 8.
+
+    The size is checked before anything is decoded. Nothing is printed on stderr: libjpeg and libpng print what they
+    find in damaged files, so Pillow, which silences libjpeg, decodes JPEG, and OpenCV gets PNG only after a check.
+    """
+    check_pixels(*image_size(data))
+    exif = b""
+    if data.startswith(JPEG_SIGNATURE):
+        data, exif = clean_jpeg(data)
+        pixels = _decode_jpeg(data)
+    else:
+        if data.startswith(PNG_SIGNATURE):
+            data, exif = clean_png(data)
+        elif WEBP_SIGNATURE.match(data):
+            exif = webp_exif(data)
+        pixels = _decode_opencv(data)
+    if pixels is None or pixels.size == 0:
+        raise InputError(UNKNOWN)
+    return pixels, exif_orientation(exif)
+
+
+def _decode_opencv(data: bytes) -> NDArray[Any] | None:
     import cv2
 
-    orientation = exif_orientation(read_exif(data))
     try:
         with _silent_opencv():
-            pixels: NDArray[Any] | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+            return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error:
-        pixels = None
-    if pixels is None or pixels.size == 0:
-        raise InputError("the file is damaged or of a format unknown to OpenCV, convert it to PNG or JPEG")
-    return pixels, orientation
+        return None
+
+
+def _decode_jpeg(data: bytes) -> NDArray[Any] | None:
+    from PIL import JpegImagePlugin
+
+    try:
+        with JpegImagePlugin.JpegImageFile(io.BytesIO(data)) as image:
+            pixels = np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
+    except MemoryError:
+        raise
+    except Exception:  # a damaged file can raise anything
+        return None
+    return pixels if pixels.ndim == 2 else pixels[..., ::-1]
 
 
 def encode(pixels: NDArray[Any], suffix: str = ".png", options: list[int] | None = None) -> bytes:

@@ -1,6 +1,5 @@
 """COCO annotations: photos, their segmentations, and the masks of these."""
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...utils.documents import parse_json
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes
 from .sources import ImageFile, list_images
 
 SUPERSAMPLING = 4  # Polygons are filled at this multiple of the resolution, for smooth edges.
+MAX_SHIFT = 60  # bits of a compressed run length
+MAX_CORNER = 1e6  # pixels; OpenCV's fixed-point coordinates end at 32 times as many
 FRACTION_BITS = 4  # of the fixed-point coordinates that OpenCV fills polygons with
 
 
@@ -35,15 +37,17 @@ def read_annotations(path: PathLike, images: PathLike | Sequence[PathLike], *, m
     Crowds, objects of fewer than `min_area` pixels, and photos that `images` does not contain are left out. It is an
     error if nothing is left.
     """
+    data = read_bytes(path)
     try:
-        content = json.loads(read_bytes(path))
+        content = parse_json(data)
         names = {image["id"]: Path(image["file_name"]).name for image in content["images"]}
         segmentations = defaultdict(list)
         for annotation in content["annotations"]:
             if not annotation.get("iscrowd", 0) and annotation["area"] >= min_area and annotation["image_id"] in names:
                 segmentations[names[annotation["image_id"]]].append(annotation["segmentation"])
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} does not hold COCO annotations of instances: {error!r}") from None
+    except (InputError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error) if isinstance(error, InputError) else repr(error)[:120]
+        raise InputError(f"{path} does not hold COCO annotations of instances: {reason}") from None
     files = {Path(file.name).name: file for file in list_images(images)}
     found = [AnnotatedPhoto(files[name], shapes) for name, shapes in sorted(segmentations.items()) if name in files]
     if not found:
@@ -58,19 +62,23 @@ def mask_of(segmentation: Any, height: int, width: int) -> NDArray[np.float32]:
         if not isinstance(segmentation, dict):
             return fill_polygons(segmentation, height, width)
         counts, size = segmentation["counts"], tuple(segmentation["size"])
-        runs = uncompress(counts) if isinstance(counts, (str, bytes)) else np.array(counts, np.int64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"a segmentation must be a list of polygons or run lengths: {error!r}") from None
+        runs = np.array(uncompress(counts) if isinstance(counts, (str, bytes)) else counts, np.int64)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        reason = str(error) if isinstance(error, InputError) else repr(error)[:120]
+        raise InputError(f"a segmentation must be a list of polygons or run lengths: {reason}") from None
     if size != (height, width):
-        raise InputError(f"run lengths belong to {list(size)} pixels, the photo has {height}×{width}")
+        raise InputError(f"run lengths belong to {str(list(size))[:40]} pixels, the photo has {height}×{width}")
     return decode_runs(runs, height, width)
 
 
 def decode_runs(counts: Sequence[int] | NDArray[np.int64], height: int, width: int) -> NDArray[np.float32]:
     """Decode run lengths, which alternate between zeros and ones, zeros first, column by column."""
     runs = np.asarray(counts, np.int64)
-    if runs.sum() != height * width or (runs < 0).any():
-        raise InputError(f"run lengths add up to {runs.sum()} pixels, the photo has {height}×{width}")
+    pixels = height * width
+    # Each is checked first, because the sum of huge numbers wraps around.
+    if runs.ndim != 1 or (runs < 0).any() or (runs > pixels).any() or runs.sum() != pixels:
+        found = sum(runs.ravel().tolist())
+        raise InputError(f"run lengths must be positive; they add up to {found} pixels, the photo has {height}×{width}")
     values = np.repeat(np.arange(len(runs)) % 2, runs)
     return values.reshape(width, height).T.astype(np.float32)
 
@@ -91,6 +99,8 @@ def uncompress(text: str | bytes) -> list[int]:
             raise InputError(f"compressed run lengths hold the byte {byte}")
         value |= (chunk & 31) << shift
         shift += 5
+        if shift > MAX_SHIFT:
+            raise InputError(f"compressed run lengths hold a number of more than {MAX_SHIFT} bits")
         if not chunk & 32:
             if chunk & 16:
                 value -= 1 << shift
@@ -108,6 +118,8 @@ def fill_polygons(polygons: Sequence[Sequence[float]], height: int, width: int) 
         if len(polygon) < 6 or len(polygon) % 2:
             continue  # fewer than three corners enclose nothing
         corners = np.asarray(polygon, np.float64).reshape(-1, 2)
+        if not (np.abs(corners) <= MAX_CORNER).all():
+            raise InputError(f"the corners of a polygon must be finite and at most {MAX_CORNER:g}")
         left, top = np.clip(np.floor(corners.min(0)).astype(int), 0, (width - 1, height - 1))
         right, bottom = np.clip(np.ceil(corners.max(0)).astype(int), (left + 1, top + 1), (width, height))
         # OpenCV fills whole pixels, whose centres have integer coordinates; the mean over small ones is smooth.

@@ -3,7 +3,6 @@
 import os
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from ...utils.archives import open_zip, read_member
 from ...utils.arrays import Picture
 from ...utils.checks import check_count
 from ...utils.errors import GOCorError, InputError
@@ -37,10 +37,7 @@ class ImageFile:
         """Read the content of the file."""
         if self.archive is None:
             return read_bytes(self.source / self.name)
-        try:
-            return self.archive.read(self.name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged or encrypted
-            raise InputError(f"cannot be extracted from the zip file: {error}") from None
+        return read_member(self.archive, self.name)
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
@@ -63,11 +60,12 @@ def _list_one(source: Path) -> list[ImageFile]:
     if source.is_dir():
         names = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
         archive = None
-    elif zipfile.is_zipfile(source):
-        archive = zipfile.ZipFile(source)
-        names = [info.filename for info in archive.infolist() if not info.is_dir()]
     else:
-        raise InputError(f"{source} is neither a folder nor a zip file: give a folder or a zip file of images")
+        try:
+            archive = open_zip(source)
+        except InputError as error:
+            raise InputError(f"{source} is neither a folder nor a zip file of images: {error}") from None
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
     # Operating systems leave hidden files in folders and archives, some of which have the suffix of an image.
     kept = [name for name in names if not any(part[:1] == "." or part == "__MACOSX" for part in name.split("/"))]
     found = sorted(name for name in kept if Path(name).suffix.lower() in READABLE)

@@ -43,24 +43,51 @@ class AlignmentSearch:
         self.best = list(self.unaligned)
 
     def run(self) -> None:
-        """Search from the unaligned images, then from shifted and rotated queries for pairs with little support."""
-        settings, matcher = self.settings, self.matcher
-        found = [[view] for view in self.refine(self.unaligned)]
+        """Search from the unaligned images; for pairs with little support, also from queries that are changed.
 
-        weak = [pair for pair, views in enumerate(found) if views[0].support < settings.support_without_shifts]
+        Shifted, rotated, and then tilted and zoomed queries are tried, as long as the support stays low.
+        """
+        found = [[view] for view in self.refine(self.unaligned)]
+        self._try_shifts(found)
+        self._try_turns(found)
+        self._try_distant(found)
+        self.best = [self.choose(views) for views in found]
+
+    def _try_shifts(self, found: list[list[View]]) -> None:
+        """Add alignments of shifted queries that are rivals of those found; `found` has a list of views per pair."""
+        settings, matcher = self.settings, self.matcher
+        weak = _weak(found, settings.support_without_shifts)
         starts = [(pair, matcher.shift(x, y)) for pair in weak for x, y in settings.shifts]
         shifted = self.refine(matcher.match(starts), rounds=1)
         rivals = [v for v in shifted if v.support >= settings.rival_support * found[v.pair][0].support]
         for view in self.refine(rivals):
             found[view.pair].append(view)
 
-        weak = [i for i, views in enumerate(found) if max(map(SUPPORT, views)) < settings.support_without_turns]
-        starts = [(pair, matcher.rotation(degrees)) for pair in weak for degrees in settings.turns]
-        turned = self.refine(matcher.match(starts), rounds=1)
-        best = [max((v for v in turned if v.pair == pair), key=SUPPORT) for pair in weak if turned]
-        for view in self.refine(best):
+    def _try_turns(self, found: list[list[View]]) -> None:
+        """Add the best alignment of rotated queries."""
+        weak = _weak(found, self.settings.support_without_turns)
+        starts = [(pair, self.matcher.rotation(degrees)) for pair in weak for degrees in self.settings.turns]
+        turned = self.refine(self.matcher.match(starts), rounds=1)
+        for view in self.refine(_strongest(turned, weak, 1)):
             found[view.pair].append(view)
-        self.best = [self.choose(views) for views in found]
+
+    def _try_distant(self, found: list[list[View]]) -> None:
+        """Add alignments of images that are tilted, or of which one shows only a small part of the other.
+
+        One match of each start tells which ones are worth refining.
+        """
+        weak, matcher = _weak(found, self.settings.support_without_turns), self.matcher
+        if not weak:
+            return
+        starts = [*matcher.tilted(), *matcher.enlarged()]
+        views = matcher.match([(pair, start) for pair in weak for start in starts])
+        for view in self.refine(_strongest(views, weak, self.settings.distant_starts)):
+            found[view.pair].append(view)
+        # A query that shows a small part of the reference is found from the other side, where it has more support.
+        other = CoarseMatcher(matcher.network, matcher.query[weak], matcher.reference[weak], self.settings)
+        closer = other.match([(i, start) for i in range(len(weak)) for start in other.enlarged()])
+        for view in refine(other, _strongest(closer, range(len(weak)), 1)):
+            found[weak[view.pair]].append(_from_other_side(view, weak[view.pair]))
 
     def run_from_flow(self, pairs: Sequence[int], forward: Tensor, backward: Tensor) -> None:
         """Search again from the consistent part of full-resolution flows of some pairs, `(B, 2, H, W)`."""
@@ -90,18 +117,8 @@ class AlignmentSearch:
         return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
 
     def refine(self, views: Sequence[View], rounds: int | None = None) -> list[View]:
-        """Fit a homography to each view and match again, as long as its support grows."""
-        views, active = list(views), list(range(len(views)))
-        for _ in range(self.settings.rounds if rounds is None else rounds):
-            fits = [(i, fit_homography(views[i], self.matcher.side, self.settings)) for i in active]
-            fitted = [(i, matrix) for i, matrix in fits if matrix is not None]
-            matched = self.matcher.match([(views[i].pair, matrix) for i, matrix in fitted])
-            active = []
-            for (i, _), view in zip(fitted, matched, strict=True):
-                if view.support > views[i].support:
-                    views[i] = view
-                    active.append(i)
-        return views
+        """See `refine`."""
+        return refine(self.matcher, views, rounds)
 
     def choose(self, views: Sequence[View]) -> View:
         """The view with the highest support; among rivals, the one whose fine detail agrees best."""
@@ -138,6 +155,39 @@ class AlignmentSearch:
         counted = (consistent & (contrast > CONTRAST) & (warp(visible.float(), forward) > 0.9)).float()
         mean = (correlation * counted).sum() / counted.sum().clamp(min=1)
         return float(counted.mean() * (mean - settings.lookalike_correlation).clamp(min=0))
+
+
+def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
+    """Fit a homography to each view and match again, as long as its support grows."""
+    views, active = list(views), list(range(len(views)))
+    for _ in range(matcher.settings.rounds if rounds is None else rounds):
+        fits = [(i, fit_homography(views[i], matcher.side, matcher.settings)) for i in active]
+        fitted = [(i, matrix) for i, matrix in fits if matrix is not None]
+        matched = matcher.match([(views[i].pair, matrix) for i, matrix in fitted])
+        active = []
+        for (i, _), view in zip(fitted, matched, strict=True):
+            if view.support > views[i].support:
+                views[i] = view
+                active.append(i)
+    return views
+
+
+def _from_other_side(view: View, pair: int) -> View:
+    """The view of a pair whose roles were exchanged, as a view of the pair itself with the same support."""
+    points, targets = project(view.matrix, view.targets), project(view.matrix, view.points)
+    inverse = np.asarray(np.linalg.inv(view.matrix), np.float64)
+    return View(inverse, points, targets, view.error, view.support, pair)
+
+
+def _weak(found: Sequence[Sequence[View]], limit: float) -> list[int]:
+    """The pairs whose views all have less support than a limit."""
+    return [pair for pair, views in enumerate(found) if max(map(SUPPORT, views)) < limit]
+
+
+def _strongest(views: Sequence[View], pairs: Sequence[int], count: int) -> list[View]:
+    """For each of some pairs, so many of its views with the highest support."""
+    ordered = sorted(views, key=SUPPORT, reverse=True)
+    return [view for pair in pairs for view in [v for v in ordered if v.pair == pair][:count]]
 
 
 def fit_homography(view: View, side: int, settings: AlignmentSettings = DEFAULT_ALIGNMENT) -> Matrix | None:

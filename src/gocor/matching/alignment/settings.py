@@ -15,8 +15,13 @@ class AlignmentSettings:
     rounds: int = 4  # Rounds of fitting a homography and matching again, from one start.
     shifts: tuple[tuple[float, float], ...] = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # Starts, by x and y.
     turns: tuple[float, ...] = (45, -45, 90, -90, 135, -135, 180)  # Starts, by rotations in degrees.
+    tilts: tuple[float, ...] = (1 / 4, 4)  # Starts, by stretching the query in one direction.
+    tilt_directions: tuple[float, ...] = (0, 45, 90, 135)  # Those directions, in degrees.
+    overview_scale: float = 0.35  # Starts, by enlarging a part of the query this large; and likewise of the reference.
+    overview_offset: float = 0.3  # Distance of the centres of those parts from the image's, beside its centre.
+    distant_starts: int = 3  # Tilted and enlarged images from which the search goes on.
     support_without_shifts: float = 0.15  # Support from which on no shifted queries are tried.
-    support_without_turns: float = 0.05  # Support from which on no rotated queries are tried.
+    support_without_turns: float = 0.05  # Support from which on no rotated, tilted or zoomed queries are tried.
     min_support: float = 0.01  # Support that an alignment needs.
     min_gain: float = 1.05  # Factor by which its support must exceed that of the unaligned images.
     min_corner_motion: float = 0.08  # Images whose corners all move by less are not aligned.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -75,12 +76,36 @@ class CoarseMatcher:
 
     def rotation(self, degrees: float) -> Matrix:
         """Rotation about the centres of both images, at their own aspect ratios, in coarse pixels."""
+        return self.about_centres(rotation_matrix(degrees))
+
+    def about_centres(self, linear: Matrix, offset: tuple[float, float] = (0, 0)) -> Matrix:
+        """A linear map about the centres of both images, at their own aspect ratios, in coarse pixels.
+
+        Args:
+            linear: `(2, 2)`, of displacements in images of equal area.
+            offset: added to the query's centre, in fractions of its width and height.
+        """
         (height, width), (query_height, query_width) = self.reference.shape[2:], self.query.shape[2:]
         scale = math.sqrt(query_height * query_width / (height * width))
-        cos, sin = scale * math.cos(math.radians(degrees)), scale * math.sin(math.radians(degrees))
         from_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
-        turned = np.array([[cos, -sin, (query_width - 1) / 2], [sin, cos, (query_height - 1) / 2], [0, 0, 1]])
-        return np.asarray(self.query_to_coarse @ turned @ from_centre @ np.linalg.inv(self.to_coarse))
+        mapped = np.eye(3)
+        mapped[:2, :2] = scale * linear
+        mapped[:2, 2] = (
+            (query_width - 1) / 2 + offset[0] * query_width,
+            (query_height - 1) / 2 + offset[1] * query_height,
+        )
+        return np.asarray(self.query_to_coarse @ mapped @ from_centre @ np.linalg.inv(self.to_coarse))
+
+    def tilted(self) -> list[Matrix]:
+        """Starts that stretch the query in one direction, as a strong slant of the camera does."""
+        turns = [rotation_matrix(degrees) for degrees in self.settings.tilt_directions]
+        return [self.about_centres(t @ np.diag([f, 1.0]) @ t.T) for f, t in product(self.settings.tilts, turns)]
+
+    def enlarged(self) -> list[Matrix]:
+        """Starts that enlarge parts of the query, for a query that shows much more than the reference."""
+        places = (-self.settings.overview_offset, 0.0, self.settings.overview_offset)
+        scale = self.settings.overview_scale * np.eye(2)
+        return [self.about_centres(scale, (x, y)) for x, y in product(places, places)]
 
     def _match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
         pairs, matrices = [pair for pair, _ in starts], np.stack([matrix for _, matrix in starts])
@@ -127,6 +152,12 @@ class CoarseMatcher:
         consistency = torch.exp(-error / (self.settings.consistency[0] * self.side))
         margin = (similarity - self.ambiguity[pairs]).clamp(min=0)
         return (F.adaptive_avg_pool2d(consistency, size) * margin).mean((1, 2, 3))
+
+
+def rotation_matrix(degrees: float) -> Matrix:
+    """Rotation `(2, 2)` from x towards y."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    return np.array([[cos, -sin], [sin, cos]])
 
 
 def _descriptors(features: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Flow between images of a wide baseline, by way of the aligned query."""
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ from torch import Tensor
 from ...models.network import MatchingNetwork
 from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
+from ...utils.timing import stage
 from ..certainty import Matched
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
 from .search import AlignmentSearch
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from .warping import median_scale, warp_perspective
+
+LOG = logging.getLogger("gocor.matching")
 
 
 @torch.inference_mode()
@@ -43,30 +47,37 @@ def match_wide_baseline(
     Returns:
         Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
     """
-    search = AlignmentSearch(network, reference, query, alignment)
-    search.run()
+    LOG.info("aligning")
+    with stage("align"):
+        search = AlignmentSearch(network, reference, query, alignment)
+        search.run()
     there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
     pairs = range(len(reference))
     close = [pair for pair in pairs if search.homography(pair) is None]
     unsure = [pair for pair in close if search.best[pair].support < alignment.support_without_turns]
     if close:
+        LOG.info("matching")
         there[close] = _predict(network, reference[close], query[close], confidence, options)
     if returning := close if backward else unsure:
+        LOG.info("matching in the opposite direction")
         back[returning] = network(query[returning], reference[returning], **options)
     if unsure:
-        search.run_from_flow(unsure, there[:, :2], back)
+        LOG.info("aligning again, from the flow")
+        with stage("align"):
+            search.run_from_flow(unsure, there[:, :2], back)
     matrices = {pair: matrix for pair in pairs if (matrix := search.homography(pair)) is not None}
     if aligned := list(matrices):
+        LOG.info("matching the aligned images")
         both = reference[aligned], query[aligned], np.stack(list(matrices.values()))
         found = match_aligned(network, *both, backward=backward, confidence=confidence, settings=alignment, **options)
         there[aligned] = torch.cat([maps for maps in (found.forward, *found[2:]) if maps is not None], 1)
         if found.backward is not None:
             back[aligned] = found.backward
-    return Matched(
-        prefer_homography(reference, query, there[:, :2], planar),
-        prefer_homography(query, reference, back, planar) if backward else None,
-        *(there[:, 2:].split(1, 1) if confidence else (None, None)),
-    )
+    LOG.info("fitting a homography to flat scenes")
+    with stage("align"):
+        forward = prefer_homography(reference, query, there[:, :2], planar)
+        returned = prefer_homography(query, reference, back, planar) if backward else None
+    return Matched(forward, returned, *(there[:, 2:].split(1, 1) if confidence else (None, None)))
 
 
 @torch.inference_mode()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...utils.checks import Normalize, check_feature_pair, check_volume, scale_of
 from .. import select
+from ..transforms import Operator
 
 
 def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
@@ -89,11 +90,11 @@ def _scaled_bmm(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 @torch.library.custom_op("gocor::global_correlation", mutates_args=())
-def _correlate(reference: Tensor, query: Tensor, scale: float) -> Tensor:
+def _correlate_operator(reference: Tensor, query: Tensor, scale: float) -> Tensor:
     return _product(reference, query, scale)
 
 
-@_correlate.register_fake
+@_correlate_operator.register_fake
 def _(reference: Tensor, query: Tensor, scale: float) -> Tensor:
     batch, _, height, width = reference.shape
     return reference.new_empty(batch, query.shape[2] * query.shape[3], height, width)
@@ -114,4 +115,4 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Non
     )
 
 
-_correlate.register_autograd(_backward, setup_context=_save)
+_correlate = Operator(_correlate_operator, batched=2, save=_save, backward=_backward, bilinear=True)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ...utils.checks import Normalize, check_count, check_feature_pair, check_volume, scale_of
 from .. import select
+from ..transforms import Operator
+from . import exported
 from . import reference as specification
 
 
@@ -104,7 +106,7 @@ def correlate(
         exact: never round products to TF32, even where torch allows it. An iterative optimisation needs this.
     """
     if select.exporting():
-        return specification.correlate(reference, query, radius, scale, dtype=dtype)
+        return exported.correlate(reference, query, radius, scale, dtype=dtype)
     with torch.autocast(query.device.type, enabled=False):  # the operators choose their own precision
         return _correlate(reference, query, radius, scale, dtype or reference.dtype, exact)
 
@@ -112,7 +114,7 @@ def correlate(
 def adjoint_reference(volume: Tensor, query: Tensor, radius: int, scale: float = 1.0, *, exact: bool = False) -> Tensor:
     """`local_correlation_adjoint_reference` without checks; arguments as in `correlate`."""
     if select.exporting():
-        return specification.adjoint_reference(volume, query, radius, scale)
+        return exported.adjoint_reference(volume, query, radius, scale)
     with torch.autocast(query.device.type, enabled=False):
         return _adjoint_reference(volume, query, radius, scale, query.dtype, exact)
 
@@ -136,32 +138,34 @@ def _run(
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())
-def _correlate(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
+def _correlate_operator(
+    reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
+) -> Tensor:
     return _run("correlate", reference, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_reference", mutates_args=())
-def _adjoint_reference(
+def _adjoint_reference_operator(
     volume: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
 ) -> Tensor:
     return _run("adjoint_reference", volume, query, radius, scale, dtype, exact)
 
 
 @torch.library.custom_op("gocor::local_correlation_adjoint_query", mutates_args=())
-def _adjoint_query(
+def _adjoint_query_operator(
     volume: Tensor, reference: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
 ) -> Tensor:
     return _run("adjoint_query", volume, reference, radius, scale, dtype, exact)
 
 
-@_correlate.register_fake
+@_correlate_operator.register_fake
 def _(reference: Tensor, query: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
     batch, _, height, width = reference.shape
     return reference.new_empty(batch, (2 * radius + 1) ** 2, height, width, dtype=dtype)
 
 
-@_adjoint_reference.register_fake
-@_adjoint_query.register_fake
+@_adjoint_reference_operator.register_fake
+@_adjoint_query_operator.register_fake
 def _(volume: Tensor, features: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool) -> Tensor:
     return features.new_empty(features.shape, dtype=dtype)
 
@@ -187,24 +191,33 @@ def _gradients(of_first: Callable[..., Tensor], of_second: Callable[..., Tensor]
     return backward
 
 
-_correlate.register_autograd(
-    _gradients(
+_correlate: Operator = Operator(
+    _correlate_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, reference, query, *options: _adjoint_reference(grad, query, *options),
         lambda grad, reference, query, *options: _adjoint_query(grad, reference, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )
-_adjoint_reference.register_autograd(
-    _gradients(
+_adjoint_reference: Operator = Operator(
+    _adjoint_reference_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, volume, query, *options: _correlate(grad, query, *options),
         lambda grad, volume, query, *options: _adjoint_query(volume, grad, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )
-_adjoint_query.register_autograd(
-    _gradients(
+_adjoint_query: Operator = Operator(
+    _adjoint_query_operator,
+    batched=2,
+    save=_save,
+    backward=_gradients(
         lambda grad, volume, reference, *options: _correlate(reference, grad, *options),
         lambda grad, volume, reference, *options: _adjoint_reference(volume, grad, *options),
     ),
-    setup_context=_save,
+    bilinear=True,
 )

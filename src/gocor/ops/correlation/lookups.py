@@ -17,6 +17,7 @@ from torch import Tensor
 from ...utils.checks import check_count, check_features, check_pair
 from ...utils.errors import InputError
 from .. import select
+from ..transforms import Operator
 from .lookups_windows import bounded, lookup_in_windows
 from .reference import accumulation_dtype
 
@@ -44,8 +45,8 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
     check_features("coordinates", coordinates)
     if not query_pyramid:
         raise InputError("query_pyramid must have at least one level")
-    if tuple(coordinates.shape) != (len(filters), 2, *filters.shape[2:]):
-        expected = (len(filters), 2, *filters.shape[2:])
+    if tuple(coordinates.shape) != (filters.shape[0], 2, *filters.shape[2:]):
+        expected = (filters.shape[0], 2, *filters.shape[2:])
         raise InputError(f"coordinates must have shape {expected}, got {tuple(coordinates.shape)}")
     for level in query_pyramid:
         check_features("query_pyramid", level)
@@ -104,20 +105,20 @@ def _kernels() -> Any:
 
 
 @torch.library.custom_op("gocor::lookup", mutates_args=())
-def _lookup(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
+def _lookup_operator(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     if select.uses_lookup_kernel(filters, query, radius):
         return _kernels().lookup(filters, query, coordinates, radius)
     return lookup_in_windows(filters, query, coordinates, radius)
 
 
-@_lookup.register_fake
+@_lookup_operator.register_fake
 def _(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     batch, _, height, width = filters.shape
     return query.new_empty(batch, (2 * radius + 1) ** 2, height, width)
 
 
 @torch.library.custom_op("gocor::lookup_backward", mutates_args=())
-def _lookup_backward(
+def _lookup_backward_operator(
     grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, radius: int, of_filters: bool, of_query: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradients of filters and query, by matrix products with the scores' gradients of a few filters at a time."""
@@ -142,7 +143,7 @@ def _lookup_backward(
     return bars[0].contiguous(), bars[1].contiguous()
 
 
-@_lookup_backward.register_fake
+@_lookup_backward_operator.register_fake
 def _(grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     needs = rest[1:]
     bars = [
@@ -162,7 +163,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return *(bar if needed else None for bar, needed in zip(bars, needs, strict=True)), None, None
 
 
-_lookup.register_autograd(_backward, setup_context=_save)
+_lookup = Operator(_lookup_operator, batched=3, save=_save, backward=_backward)
+_lookup_backward = Operator(_lookup_backward_operator, batched=4)
 
 
 def _product_dtype(filters: Tensor, query: Tensor) -> torch.dtype:

@@ -1,7 +1,7 @@
 """Local correlation in plain torch: the specification that every faster form is tested against.
 
 It takes one slice of the padded query per displacement. Autograd differentiates it, so its gradients are part of the
-specification. It holds no custom operator, so exported models contain it.
+specification.
 """
 
 import torch

@@ -29,7 +29,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
     """
     p, decay, dims = problem, problem.regularization, problem.step_dims
     size = filters.shape[2:]
-    count = size.numel()  # reference pixels; rows of S below them belong to the query
+    count = size[0] * size[1]  # reference pixels; rows of S below them belong to the query
     features = torch.cat([p.reference.flatten(2), p.query.flatten(2)], 2)  # (B, D, Nr+Nq)
     scores = torch.bmm(features.mT, filters.flatten(2)).unflatten(2, size)  # (B, Nr+Nq, H, W)
     if iters == 0:

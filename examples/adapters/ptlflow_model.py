@@ -1,0 +1,63 @@
+"""GOCor in ptlflow: a model of its class.
+
+Put this file into the folder `ptlflow/models/gocor`, beside an empty `__init__.py`, decorate the class by
+`@register_model` of `ptlflow.utils.registry`, and `ptlflow.get_model("GOCor")` finds it. Or use it directly:
+
+    from ptlflow.utils.io_adapter import IOAdapter
+    from ptlflow_model import GOCor
+
+    model = GOCor().eval()
+    adapter = IOAdapter(output_stride=model.output_stride, input_size=images[0].shape[:2])
+    flow = model(adapter.prepare_inputs(images))["flows"]  # (1, 1, 2, H, W)
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+import gocor
+
+try:
+    from ptlflow.models.base_model.base_model import BaseModel
+except ImportError:
+
+    class BaseModel(nn.Module):  # type: ignore[no-redef]
+        """The part of ptlflow's base class that a model builds on, for use without ptlflow."""
+
+        def __init__(self, output_stride: int, **kwargs: Any) -> None:
+            super().__init__()
+            self.output_stride = output_stride
+
+
+class GOCor(BaseModel):
+    """A network of gocor between two frames.
+
+    Args:
+        model: name of a network.
+        min_size: see `gocor.match`; `None` for the network's own.
+        max_size: likewise; `None` for no bound.
+        **kwargs: of ptlflow's base class, such as `lr`.
+    """
+
+    def __init__(
+        self,
+        model: str = "recurrent-gocor",
+        min_size: int | None = None,
+        max_size: int | None = 1664,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(output_stride=1, **kwargs)  # networks of gocor take images of any size
+        self.network = gocor.load_model(model, device="cpu")
+        self.sizes = {"min_size": min_size, "max_size": max_size}
+
+    def forward(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        """`images` `(B, 2, 3, H, W)`, BGR in [0, 1] → `flows` `(B, 1, 2, H, W)`.
+
+        Networks that learn them also give `confs`, the confidence, and `occs`, 1 − visibility, `(B, 1, 1, H, W)`.
+        """
+        images = 255 * inputs["images"].flip(2)
+        found = self.network.predict(images[:, 0], images[:, 1], **self.sizes)
+        outputs = {"flows": found.flow.unsqueeze(1)}
+        if found.confidence is not None and found.visibility is not None:
+            outputs |= {"confs": found.confidence.unsqueeze(1), "occs": (1 - found.visibility).unsqueeze(1)}
+        return outputs

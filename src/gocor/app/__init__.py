@@ -1,0 +1,1 @@
+"""The web page of `gocor app`: match two images in a browser, and see why a pixel matches."""

@@ -1,0 +1,135 @@
+"""Pairs per second from image files to result files, and where the time goes, for a network and classical methods."""
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from ..data.io import write_image
+from ..data.synthetic import PhotoStore, SyntheticPairs
+from ..evaluation.baselines import BASELINES, Matcher
+from ..matching.result import MatchResult
+from ..pipeline.job import Job
+from ..pipeline.pairs import Pair
+from ..pipeline.stores.folder import FolderStore
+from ..pipeline.worker import Match, Worker, load_network, network_match
+from ..utils.arrays import Picture
+from .report import digits
+
+CLASSICAL = {"OpenCV DIS": "dis", "SIFT + MAGSAC++": "sift-homography"}
+STAGES = ("decode", "align", "match", "write")
+SIZES = ((480, 640), (512, 384))  # of the pairs that are rendered, in turns
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed of one method.
+
+    Attributes:
+        method: its name.
+        pairs: number of pairs.
+        seconds: from the first file that is read to the last that is written.
+        processor: seconds of processor time in all threads, which other programs on the machine affect less.
+        stages: seconds in each stage, over all threads. Stages overlap, so that their sum may exceed `seconds`.
+        failed: number of pairs without a result.
+    """
+
+    method: str
+    pairs: int
+    seconds: float
+    processor: float
+    stages: Mapping[str, float]
+    failed: int
+
+    def as_json(self) -> dict[str, object]:
+        """Plain data, per pair."""
+        stages = {name: 1e3 * self.stages.get(name, 0.0) / self.pairs for name in STAGES}
+        return {
+            "method": self.method,
+            "pairs": self.pairs,
+            "failed": self.failed,
+            "pairs_per_second": self.pairs / self.seconds,
+            "processor_ms": 1e3 * self.processor / self.pairs,
+            "stages_ms": stages,
+        }
+
+
+def measure_matching(
+    pairs: Collection[Pair], job: Job, device: torch.device, report: Callable[[str], None] = lambda text: None
+) -> list[Speed]:
+    """Match the same pairs by the network of a job and by each classical method, through the same pipeline.
+
+    Args:
+        pairs: to match.
+        job: how the network matches, and what is written of each pair.
+        device: of the network.
+        report: called with a line that says what is being measured.
+    """
+    methods: dict[str, Match] = {job.model: network_match(load_network(job, device, quiet=True), job)}
+    methods |= {shown: classical_match(BASELINES[name]) for shown, name in CLASSICAL.items()}
+    speeds = []
+    for name, match in methods.items():
+        report(f"{name}: {len(pairs)} pairs")
+        speeds.append(measure_method(name, match, pairs, job))
+    return speeds
+
+
+def measure_method(name: str, match: Match, pairs: Collection[Pair], job: Job) -> Speed:
+    """Match pairs once, after a first batch that warms up."""
+    with tempfile.TemporaryDirectory(prefix="gocor-bench-") as folder:
+        list(Worker(job, FolderStore(Path(folder) / "first"), match).run(list(pairs)[: job.batch]))
+        worker = Worker(job, FolderStore(Path(folder) / "all"), match)
+        begin, processor = time.perf_counter(), time.process_time()
+        failed = sum(isinstance(outcome.prepared, Exception) for outcome in worker.run(pairs))
+        seconds, processor = time.perf_counter() - begin, time.process_time() - processor
+    return Speed(name, len(pairs), seconds, processor, worker.stages.seconds, failed)
+
+
+def classical_match(matcher: Matcher) -> Match:
+    """A classical method as the `match` of a worker; it knows no confidence and no occlusion."""
+
+    def match(reference: Picture, query: Picture) -> MatchResult:
+        flow = torch.from_numpy(np.ascontiguousarray(matcher(reference, query).transpose(2, 0, 1)))
+        size = reference.shape[:2]
+        return MatchResult(reference, query, flow, torch.ones(size), torch.zeros(size, dtype=torch.bool))
+
+    return lambda pairs: [match(*pair) for pair in pairs]
+
+
+def render_pairs(folder: Path, count: int) -> list[Pair]:
+    """Write pairs of two sizes as JPEG files, rendered from the two photos that ship."""
+    found = []
+    with as_file(files("gocor") / "assets") as assets:
+        photos = PhotoStore.open([assets], device="cpu")
+    for number in range(count):
+        source = SyntheticPairs(photos, preset="static", size=SIZES[number % len(SIZES)], seed=0)
+        batch = source.batch(number, 1)
+        paths = []
+        for name, images in (("a", batch.reference), ("b", batch.query)):
+            paths.append(folder / f"{number:03}{name}.jpg")
+            write_image(paths[-1], images[0].permute(1, 2, 0).round().clamp(0, 255).byte().numpy())
+        found.append(Pair(paths[0], paths[1], f"{number:03}"))
+    return found
+
+
+def speeds_as_rich(speeds: list[Speed]) -> Table:
+    """A table with a row per method."""
+    shown = Table(title="Matching, files in to files out", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("")
+    for column in ("pairs/s", "processor\nms a pair", *(f"{name}\nms a pair" for name in STAGES)):
+        shown.add_column(column, justify="right")
+    for speed in speeds:
+        row = speed.as_json()
+        stages = [digits(1e3 * speed.stages[name] / speed.pairs if name in speed.stages else None) for name in STAGES]
+        failed = f" ({speed.failed} of {speed.pairs} failed)" if speed.failed else ""
+        shown.add_row(
+            speed.method + failed, digits(speed.pairs / speed.seconds), digits(float(str(row["processor_ms"]))), *stages
+        )
+    return shown

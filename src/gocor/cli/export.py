@@ -1,0 +1,59 @@
+"""`gocor export`: networks as ONNX or `.pt2` files."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option, echo
+
+from ..utils.errors import InputError
+from ..utils.files import check_folder
+from .errors import warnings_as_lines
+from .options import Weights
+
+Model = Annotated[str, Argument(help="Name of a network; `gocor models` lists them.")]
+File = Annotated[Path, Option("--output", "-o", help="File to write; .onnx or .pt2 chooses the format.")]
+Size = Annotated[
+    int | None,
+    Option(min=0, help="Longer side that the network works at; 0: the images' own; default: the network's own."),
+]
+Half = Annotated[bool, Option("--half", help="Convolutions in float16: half the file, and faster on a GPU.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace the file if it exists.")]
+
+
+def export(
+    model: Model,
+    *,
+    output: File,
+    weights: Weights = "default",
+    size: Size = None,
+    half: Half = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Export a network for onnxruntime and other programs.
+
+    Writes OUTPUT: a graph without custom operators that takes two images of any size and gives the flow at the
+    reference's size. Before the file is put in its place, it is run on three pairs of images, and its results are
+    compared with the network's. Prints the differences.
+
+    Example: gocor export glunet-gocor -o glunet.onnx --half
+    """
+    if output.suffix not in (".onnx", ".pt2"):
+        raise InputError(f"{output}: the name of the file to write must end in .onnx or .pt2")
+    if output.exists() and not overwrite:
+        raise InputError(f"{output} exists already: --overwrite replaces it")
+    if not output.parent.exists():
+        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
+    check_folder(output.parent)
+    from ..export import export_model
+    from ..models.weights import UntrainedWarning, load_model
+
+    source = None if weights == "none" else weights
+    with warnings_as_lines(UntrainedWarning):
+        network = load_model(model, source, device="cpu")
+    made = export_model(network, output, size=size, half=half, weights=source)
+    found = made.errors
+    line = f"differs from the network by {found.flow_mean:.2g} pixels on average, {found.flow_max:.2g} at most"
+    if network.learns_confidence:
+        line += f"; its probabilities by {found.probability_mean:.2g} on average"
+    echo(line)
+    echo(f"wrote {output}, {made.bytes / 1e6:.1f} MB")

@@ -1,0 +1,1 @@
+"""What `gocor doctor` reports: facts about the installation, and checks that it works."""

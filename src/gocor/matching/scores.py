@@ -1,0 +1,192 @@
+"""Matching scores of a reference pixel over the whole query: plain correlation, and GOCor after each iteration.
+
+The scores come from the features and layers of the network that matched the pair, before any alignment.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..models.network import MatchingNetwork
+from ..models.stages import Stage
+from ..modules import GlobalGOCor, LocalGOCor
+from ..utils.arrays import Array
+from .images import to_batch
+from .options import MatchOptions
+from .result import MatchResult
+
+HIT_RADIUS = 1.5  # cells: a highest score at this distance from the match, or nearer, is at the match
+PEAK_RADIUS = 2.5  # cells: scores beyond are elsewhere
+MIN_CONFIDENCE = 0.5  # of the pixels over which a layer is measured
+MAX_MEASURED = 600  # pixels
+MARGIN = 0.12  # of the sides: a pixel nearer to the border is not shown first if another will do
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Where one score map is highest, compared with the match that the flow gives.
+
+    Attributes:
+        position: of the highest score, `(x, y)` in pixels of the query.
+        distance: from there to the match, in pixels of the query.
+        hit: whether it is at the match, see `HIT_RADIUS`.
+        ratio: highest score elsewhere, divided by the highest score at the match; infinite if that is not positive.
+    """
+
+    position: tuple[float, float]
+    distance: float
+    hit: bool
+    ratio: float
+
+
+@dataclass(frozen=True)
+class LayerScores:
+    """One correlation layer of a network, ready to score any reference pixel.
+
+    Attributes:
+        name: of the layer.
+        titles: of the filters.
+        filters: `(C, H, W)` each: the plain features, then GOCor's filters after each iteration.
+        query: features `(C, Hq, Wq)`.
+        reference_size: height and width of the reference in pixels.
+        query_size: likewise.
+    """
+
+    name: str
+    titles: tuple[str, ...]
+    filters: tuple[Tensor, ...]
+    query: Tensor
+    reference_size: tuple[int, int]
+    query_size: tuple[int, int]
+
+    def at(self, x: float, y: float) -> list[Array]:
+        """Scores `(Hq, Wq)` of the reference pixel `(x, y)`, one map for each of `titles`."""
+        height, width = self.filters[0].shape[1:]
+        column = min(width - 1, max(0, int((x + 0.5) * width / self.reference_size[1])))
+        row = min(height - 1, max(0, int((y + 0.5) * height / self.reference_size[0])))
+        return [torch.einsum("c,chw->hw", f[:, row, column], self.query).double().numpy() for f in self.filters]
+
+    def peak(self, scores: Array, match: tuple[float, float]) -> Peak:
+        """The highest of some scores `(Hq, Wq)`, compared with a match `(x, y)` in pixels of the query."""
+        cell = self._query_cell
+        y, x = np.unravel_index(int(scores.argmax()), scores.shape)
+        position = (float(x) + 0.5) * cell[0] - 0.5, (float(y) + 0.5) * cell[1] - 0.5
+        cells = self._distances(np.array([match]))[0]
+        near = cells <= max(PEAK_RADIUS, cells.min())
+        here = scores[near].max()
+        elsewhere = scores[~near].max() if (~near).any() else -np.inf
+        return Peak(
+            position=position,
+            distance=float(np.hypot(position[0] - match[0], position[1] - match[1])),
+            hit=bool(cells[y, x] <= HIT_RADIUS),
+            ratio=max(0.0, float(elsewhere / here)) if here > 0 else float("inf"),
+        )
+
+    def measure(self, result: MatchResult) -> "Measured":
+        """How often the highest score is at the match, over confident pixels of a result."""
+        points = confident_cells(result, (self.filters[0].shape[1], self.filters[0].shape[2]))
+        if not len(points):
+            return Measured(0, tuple(0.0 for _ in self.filters), None)
+        rows, columns = points[:, 5].astype(int), points[:, 4].astype(int)
+        distances = self._distances(points[:, 2:4])  # (N, Hq, Wq)
+        near = distances <= PEAK_RADIUS
+        hits, ratio = [], np.ones(len(points))
+        for filters in self.filters:
+            scores = torch.einsum("cn,chw->nhw", filters[:, rows, columns], self.query).double().numpy()
+            best = scores.reshape(len(points), -1).argmax(1)
+            hits.append(np.take_along_axis(distances.reshape(len(points), -1), best[:, None], 1)[:, 0] <= HIT_RADIUS)
+            here, elsewhere = (np.where(mask, scores, -np.inf).max((1, 2)) for mask in (near, ~near))
+            ratio = np.divide(elsewhere, here, out=np.full(len(points), np.inf), where=here > 0)
+        size = np.array([*self.reference_size[::-1], *self.query_size[::-1]])
+        inner = ((points[:, :4] > MARGIN * size) & (points[:, :4] < (1 - MARGIN) * size)).all(1)
+        gained = hits[-1] & ~hits[0]
+        # The last of these choices that any pixel meets.
+        choices = [hits[-1] | True, hits[-1], hits[-1] & inner, gained, gained & inner]
+        chosen = next(mask for mask in reversed(choices) if mask.any())
+        x, y = points[int(np.where(chosen, ratio, np.inf).argmin()), :2]
+        return Measured(len(points), tuple(float(hit.mean()) for hit in hits), (float(x), float(y)))
+
+    @property
+    def _query_cell(self) -> tuple[float, float]:
+        """Width and height of a query cell in pixels."""
+        return self.query_size[1] / self.query.shape[2], self.query_size[0] / self.query.shape[1]
+
+    def _distances(self, matches: Array) -> Array:
+        """Distances `(N, Hq, Wq)` in cells from matches `(N, 2)` in pixels to all cells of the query."""
+        width, height = self._query_cell
+        x, y = (matches[:, 0] + 0.5) / width - 0.5, (matches[:, 1] + 0.5) / height - 0.5
+        columns, rows = np.arange(self.query.shape[2]), np.arange(self.query.shape[1])
+        return np.hypot(columns - x[:, None, None], rows[:, None] - y[:, None, None])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A layer over many pixels of one pair.
+
+    Attributes:
+        pixels: how many were measured.
+        hits: share of them whose highest score is at the match that the flow gives, for each of `LayerScores.titles`.
+        telling: a pixel `(x, y)` for which plain correlation fails and GOCor does not, if there is one.
+    """
+
+    pixels: int
+    hits: tuple[float, ...]
+    telling: tuple[float, float] | None
+
+
+@torch.inference_mode()
+def layer_scores(network: MatchingNetwork, result: MatchResult, options: MatchOptions) -> list[LayerScores]:
+    """The correlation layers of the network that made a result; empty if the network does not show them.
+
+    Args:
+        network: that matched the pair.
+        result: of the pair.
+        options: that it was matched with.
+    """
+    bounds = options.resolve(network)
+    size = result.reference.shape[0], result.reference.shape[1]
+    working = network.working_size(*size, min_size=bounds.min_size or 0, max_size=bounds.max_size)
+    images = to_batch([result.reference], network), to_batch([result.query], network)
+    found = []
+    for stage in network.stages(*network.prepare(*images, working)):
+        iters = options.iters_global if stage.name == "global" else options.iters_local
+        titles, filters = _filters(stage, iters)
+        query_size = result.query.shape[0], result.query.shape[1]
+        found.append(LayerScores(stage.name, titles, filters, stage.query[0].float().cpu(), size, query_size))
+    return found
+
+
+def confident_cells(result: MatchResult, cells: tuple[int, int]) -> NDArray[np.float64]:
+    """Confident pixels of a result at the centres of feature cells: rows x, y, x′, y′, column, row.
+
+    Args:
+        result: of a pair.
+        cells: height and width of the feature map.
+    """
+    height, width = result.confidence.shape
+    rows, columns = np.mgrid[: cells[0], : cells[1]]
+    y = np.minimum(height - 1, ((rows + 0.5) * height / cells[0]).astype(int))
+    x = np.minimum(width - 1, ((columns + 0.5) * width / cells[1]).astype(int))
+    flow = result.flow.numpy()[:, y, x]
+    table = np.stack([x, y, x + flow[0], y + flow[1], columns, rows], -1).reshape(-1, 6).astype(np.float64)
+    inside = ((table[:, 2:4] >= 0) & (table[:, 2:4] <= np.subtract(result.query.shape[1::-1], 1))).all(1)
+    chosen = table[inside & (result.confidence.numpy()[y, x].ravel() >= MIN_CONFIDENCE)]
+    return chosen[:: max(1, -(-len(chosen) // MAX_MEASURED))]
+
+
+def _filters(stage: Stage, iters: int | None) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
+    """Titles and filters `(C, H, W)` of a layer: plain correlation first."""
+    layer, reference = stage.layer, stage.reference
+    titles, filters = ["Plain correlation"], [reference]
+    if isinstance(layer, GlobalGOCor) or (isinstance(layer, LocalGOCor) and layer.query_objective is None):
+        count = layer.iters if iters is None else iters
+        for done in range(min(1, count), count + 1):
+            if isinstance(layer, GlobalGOCor):
+                filters.append(layer.filters(reference, stage.query, done))
+            else:
+                filters.append(layer.filters(reference, done))
+            titles.append(f"GOCor, {done} iteration{'s' * (done != 1)}")
+    return tuple(titles), tuple(f[0].float().cpu() for f in filters)

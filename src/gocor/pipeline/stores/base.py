@@ -1,0 +1,57 @@
+"""What a store of results does."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...matching.result import MatchResult
+from ...utils.errors import InputError
+from ..job import Job, Note, Saved
+from ..pairs import Pair
+
+HDF5_SUFFIXES = (".h5", ".hdf5")
+
+
+class Store(Protocol):
+    """A place for the results of many pairs. A result is there completely or not at all, whatever is killed when.
+
+    A result is written in two parts. `prepare` runs beside the network, in several threads and processes at once, and
+    may do all of the work. `commit` runs in the one process that gave the order.
+    """
+
+    def check(self, job: Job) -> None:
+        """Check, before any work is done, that the results of a job can be written."""
+
+    def place(self, pair: Pair) -> str:
+        """Where the result of a pair is, for people."""
+
+    def is_finished(self, pair: Pair, note: Note) -> bool:
+        """Whether there is a complete result with this note."""
+
+    def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Any:
+        """Write a result, or turn it into plain data for `commit`."""
+
+    def commit(self, pair: Pair, prepared: Any) -> Saved:
+        """Complete a result; it is in the store when this returns."""
+
+    def close(self) -> None:
+        """Release files and locks."""
+
+
+def open_store(output: str) -> Store:
+    """The store of a path or address: an HDF5 file (`.h5`, `.hdf5`), a store of fsspec (`s3://…`), or a folder."""
+    if "://" in output:
+        from .remote import RemoteStore
+
+        return RemoteStore(output)
+    if Path(output).suffix.lower() in HDF5_SUFFIXES and not Path(output).is_dir():
+        from .hdf5 import Hdf5Store
+
+        return Hdf5Store(output)
+    from .folder import FolderStore
+
+    return FolderStore(output)
+
+
+def extra_is_missing(package: str, extra: str, what: str) -> InputError:
+    """The error about an optional package that is not installed."""
+    return InputError(f"{what} needs {package}, which is not installed: pip install 'gocor[{extra}]'")

@@ -1,0 +1,158 @@
+"""Results in one HDF5 file, with a group per pair.
+
+The process that gave the order writes the file; workers send it arrays. A result becomes visible at once when it is
+committed (`journal.py`), so that the file is whole and readable whatever is killed when.
+"""
+
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._version import __version__
+from ...matching.files import facts_of, parse_done
+from ...matching.result import MatchResult
+from ...utils.errors import InputError
+from ...utils.files import PathLike, atomic_path, check_folder
+from ..job import Job, Note, Saved
+from ..pairs import Pair
+from .base import extra_is_missing
+from .journal import JournaledFile, recover
+
+DONE = "done"  # the attribute of a group with the entries of done.json
+ONLY = "pair"  # the group of the only pair, which has no name
+VERSION = ("v108", "v108")  # of the format: many groups in one are quick, and there is no mark of an open file
+FORMATS = ((), ("flo",))
+END_OF_FILE = slice(28, 36)  # of the superblock, version 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result as plain data: arrays by name, and the entries of `done.json`."""
+
+    arrays: dict[str, NDArray[Any]]
+    done: dict[str, Any]
+
+
+class Hdf5Store:
+    """A store in one file. Each pair is a group with `matches`, `flow`, `confidence`, `occlusion`, and its notes.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._shown, self._path = str(path), Path(path).absolute()
+        self._opening = threading.Lock()
+        self._file: Any = None  # opened at first use
+        self._journal: JournaledFile | None = None
+        self._lock: IO[bytes] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without the open file
+        return Hdf5Store, (self._shown,)
+
+    def check(self, job: Job) -> None:  # noqa: D102
+        _h5py(self._shown)
+        if tuple(job.formats) not in FORMATS:
+            got = ",".join(job.formats)
+            raise InputError(f"an HDF5 file holds the flow as an array: formats must be flo or none, got {got}")
+        if job.pictures:
+            raise InputError(f"{self._shown} holds no pictures: give a folder as the output, or leave out --pictures")
+        check_folder(self._path.parent)
+
+    def place(self, pair: Pair) -> str:  # noqa: D102
+        return f"{self._shown}:/{pair.name or ONLY}"
+
+    def is_finished(self, pair: Pair, note: Note) -> bool:  # noqa: D102
+        if self._file is None and not self._path.exists():
+            return False
+        group = self._opened().get(pair.name or ONLY)
+        done = {} if group is None else parse_done(group.attrs.get(DONE, "{}"))
+        return bool(done) and all(done.get(key) == value for key, value in note.items())
+
+    def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Entry:  # noqa: D102
+        matches = result.matches(job.max_points, job.min_confidence)
+        arrays: dict[str, NDArray[Any]] = {"matches": matches}
+        if job.formats:
+            maps = {"flow": result.flow, "confidence": result.confidence, "occlusion": result.occlusion}
+            arrays |= {name: tensor.numpy() for name, tensor in maps.items()}
+        return Entry(arrays, facts_of(result, matches) | note)
+
+    def commit(self, pair: Pair, prepared: Entry) -> Saved:  # noqa: D102
+        file, name = self._opened(), pair.name or ONLY
+        if name in file:
+            del file[name]
+        group = file.create_group(name)
+        for key, array in prepared.arrays.items():
+            group.create_dataset(key, data=np.ascontiguousarray(array))
+        group.attrs[DONE] = json.dumps(prepared.done)
+        file.flush()
+        assert self._journal is not None
+        self._journal.commit()
+        return Saved(self.place(pair), (), prepared.done["mean_confidence"], prepared.done["matches"])
+
+    def close(self) -> None:  # noqa: D102
+        if self._file is not None:
+            self._file.close()
+            assert self._journal is not None
+            assert self._lock is not None
+            self._journal.close()
+            self._lock.close()
+            self._file = self._journal = self._lock = None
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._file is None:
+                self._file = self._open()
+            return self._file
+
+    def _open(self) -> Any:
+        """Open the file, after the changes of an interrupted command were completed or taken back."""
+        h5py = _h5py(self._shown)
+        if not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(self._path) as temporary, h5py.File(temporary, "w", libver=VERSION) as file:
+                file.attrs["gocor"] = __version__
+        self._lock = _locked(self._path, self._shown)  # before anything in the file is touched
+        self._journal = JournaledFile(self._path, _committed_size(self._path))
+        try:
+            return h5py.File(self._journal, "r+", libver=VERSION)
+        except OSError as error:
+            raise InputError(f"{self._shown} is not an HDF5 file: {error}") from None
+
+
+def _committed_size(path: Path) -> int | None:
+    """The end of the data by the superblock of version 2, which this package writes; `None` for other files."""
+    recover(path)
+    with open(path, "rb") as file:
+        block = file.read(48)
+    if block[:8] != b"\x89HDF\r\n\x1a\n" or block[8] != 2:
+        return None
+    return int.from_bytes(block[END_OF_FILE], "little")
+
+
+def _locked(path: Path, shown: str) -> IO[bytes]:
+    """The file, locked until it is closed, so that no second command writes it; the lock ends with the process."""
+    file = open(path, "rb")  # noqa: SIM115 - `Hdf5Store.close` closes it
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return file
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
+    except OSError:
+        file.close()
+        raise InputError(f"{shown} is being written by another command: wait for its end") from None
+
+
+def _h5py(shown: str) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise extra_is_missing("h5py", "hdf5", f"the file {shown}") from None
+    return h5py

@@ -1,0 +1,204 @@
+"""Training of the variants that are missing, and their evaluation."""
+
+import statistics
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..evaluation.baselines import network_matcher
+from ..evaluation.benchmarks import Benchmark
+from ..evaluation.named_matchers import NamedMatcher, load_later
+from ..matching.options import MatchOptions
+from ..models.network import MatchingNetwork
+from ..models.registry import sketch
+from ..models.weights import UntrainedWarning, load_model
+from ..training.config import FILE as CONFIG
+from ..training.config import TrainConfig, make_config, merge_options, read_toml
+from ..training.loop import FINAL, train
+from ..utils.errors import InputError
+from ..utils.timing import compare
+from .definitions import Study, Variant
+
+TIMED_PAIRS = 8  # pairs of a data set that are timed, evenly spaced
+QUICK = {"network": {"width": 0.125, "local.radius": 2}, "size": 96, "batch": 2, "steps": 40, "validation_pairs": 4}
+"""Options of `--quick`: networks an eighth as wide, whose features are random, and few steps."""
+
+Scores = dict[str, dict[str, float]]
+"""By data set and metric; `ms` is the run time in milliseconds."""
+
+
+@dataclass
+class StudyRun:
+    """A study in progress.
+
+    Attributes:
+        study: what is compared.
+        benchmarks: what variants are evaluated on, by name.
+        folder: of all files: training runs in `runs`, scores of pairs in `pairs`.
+        training: options of every run, as of `gocor train`: `data`, `objects`, `steps`, ….
+        seeds: numbers of the seeds.
+        device: see `load_model`.
+        match: options of matching that all rows share.
+        weights: weights to study in place of training, if all rows share one run: a file, or `"default"`.
+        scores: of each row, one entry a seed.
+    """
+
+    study: Study
+    benchmarks: Mapping[str, Benchmark]
+    folder: Path
+    training: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int] = (0,)
+    device: str = "auto"
+    match: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    scores: dict[str, list[Scores]] = field(default_factory=dict)
+
+    def spread(self, label: str) -> dict[str, dict[str, tuple[float, float | None]]]:
+        """Mean of a row over its seeds and standard deviation between them (`None` for one seed), by data set."""
+        runs = self.scores[label]
+        return {
+            name: {metric: _mean_and_spread([run[name][metric] for run in runs]) for metric in metrics}
+            for name, metrics in runs[0].items()
+        }
+
+    def config(self, variant: Variant, seed: int) -> TrainConfig:
+        """The options of a variant's training run."""
+        own: dict[str, Any] = {
+            "model": variant.model,
+            "network": dict(variant.network),
+            "seed": seed,
+            "device": self.device,
+            "output": str(self.run_folder(variant, seed)),
+        }
+        preset = {} if "flow" in self.training else {"preset": variant.preset}
+        return make_config(merge_options(preset | self._fitting(variant), own))
+
+    def run_folder(self, variant: Variant, seed: int) -> Path:
+        """Folder of a variant's training run."""
+        return self.folder / "runs" / f"{variant.run}-seed-{seed}"
+
+    def matcher(self, variant: Variant, seed: int) -> NamedMatcher:
+        """The trained network of a row; the run-time study takes start values, which are as fast."""
+        weights = self.weights
+        if weights is None and variant.run:
+            weights = str(self.run_folder(variant, seed) / FINAL)
+        options = MatchOptions(align=False, **({"max_size": None} | dict(self.match) | dict(variant.match)))
+        matcher = load_later(variant.model, weights, self.device, options)
+        if variant.run:
+            return matcher
+        untrained = partial(_start_values, variant.model, self._fitting(variant).get("network", {}), self.device)
+        return NamedMatcher(matcher.label, cache(untrained), matcher.options, matcher.note)
+
+    def _fitting(self, variant: Variant) -> dict[str, Any]:
+        """The options of every run, without those that a variant's network does not have, such as a global η."""
+        options = dict(self.training)
+        if "network" in options:
+            options["network"] = {
+                name: value for name, value in options["network"].items() if _has(variant.model, name, value)
+            }
+        return options
+
+
+def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = False) -> bool:
+    """Train what is missing, evaluate it, and fill `run.scores`.
+
+    Args:
+        run: the study. Finished training runs and scored pairs in its folder are used again; a training run that was
+            interrupted is resumed.
+        stop_after: minutes after which a training run stops. Run the study again to continue.
+        quiet: print nothing about training.
+
+    Returns:
+        Whether the study is complete.
+    """
+    trained = {variant.run: variant for variant in run.study.variants if variant.run}
+    if run.weights is not None and len(trained) != 1:
+        raise InputError(f"{run.study.name} trains {len(trained)} variants: weights cannot stand for all of them")
+    seeds = run.seeds if trained and run.weights is None else run.seeds[:1]
+    for variant in trained.values() if run.weights is None else ():
+        for seed in seeds:
+            if not _train(run, variant, seed, stop_after, quiet=quiet):
+                return False
+    for variant in run.study.variants:
+        run.scores[variant.label] = [_evaluate(run, variant, seed) for seed in seeds]
+    if run.study.timed:
+        for index, seed in enumerate(seeds):
+            _time(run, seed, index)
+    return True
+
+
+def _train(run: StudyRun, variant: Variant, seed: int, stop_after: float | None, *, quiet: bool) -> bool:
+    config, folder = run.config(variant, seed), run.run_folder(variant, seed)
+    if (folder / CONFIG).exists():
+        before, now = read_toml(folder / CONFIG), _saved(config)
+        changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        if [name for name in changed if name not in ("output", "device")]:
+            raise InputError(f"{folder} was trained with other options ({', '.join(changed)}): give another --output")
+    if (folder / FINAL).exists():
+        return True
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return train(config, resume=True, stop_after=stop_after, quiet=quiet).finished
+
+
+def _saved(config: TrainConfig) -> dict[str, Any]:
+    """Options as they are saved: those that are `None` or empty tables are left out."""
+    return {name: value for name, value in vars(config).items() if value not in (None, {})}
+
+
+def _evaluate(run: StudyRun, variant: Variant, seed: int) -> Scores:
+    if not variant.run:
+        return {name: {} for name in run.benchmarks}
+    save = run.folder / "pairs" / f"{_file_name(variant.label)}-seed-{seed}"
+    found = run.matcher(variant, seed).evaluate(run.benchmarks, save=save)
+    return {name: evaluation.metrics for name, evaluation in found.items()}
+
+
+def _time(run: StudyRun, seed: int, index: int) -> None:
+    """Add the run time of every row: mean over pairs of the median of calls in turns, after a warm-up."""
+    for name, (dataset, protocol) in run.benchmarks.items():
+        pairs = [protocol.prepare(pair) for pair in dataset.spread(TIMED_PAIRS)]
+        calls, device = {}, torch.device("cpu")
+        for variant in run.study.variants:
+            matcher = run.matcher(variant, seed)
+            network = matcher.load()
+            assert isinstance(network, MatchingNetwork)
+            device = next(network.parameters()).device
+            calls[variant.label] = network_matcher(network, **matcher.keywords())
+        times: dict[str, list[float]] = {label: [] for label in calls}
+        for pair in pairs:
+            timed = {label: partial(match, pair.reference, pair.query) for label, match in calls.items()}
+            for label, milliseconds in compare(timed, device, 3).items():
+                times[label].append(milliseconds)
+        for label, values in times.items():
+            run.scores[label][index][name]["ms"] = statistics.mean(values)
+
+
+def _start_values(model: str, network: Mapping[str, Any], device: str) -> MatchingNetwork:
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore", UntrainedWarning)
+        torch.manual_seed(0)
+        return load_model(model, None, options=network, device=device)
+
+
+@cache
+def _has(model: str, option: str, value: Any) -> bool:
+    try:
+        sketch(model, {option: value})
+    except InputError as error:
+        if "has no option" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _file_name(label: str) -> str:
+    return "".join(character if character.isalnum() else "_" for character in label)

@@ -1,0 +1,130 @@
+"""The paper's studies: definitions, training of what is missing, tables with the paper's numbers, plots."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gocor.evaluation import open_benchmark
+from gocor.models.registry import sketch
+from gocor.models.zoo import SHIPPED
+from gocor.modules.gocor import GOCor
+from gocor.studies import STUDIES, StudyRun, run_study, write_study
+from gocor.studies.data import synthetic_benchmark
+from gocor.studies.paper import paper_tables, to_markdown
+from gocor.studies.report import table_of
+from gocor.training.config import merge_options, typed_options
+
+from ..cli.test_cli import runner
+from ..data.datasets.samples import write_sample
+
+PHOTOS = str(SHIPPED.with_name("assets"))
+TINY = {"network": {"width": 0.125, "local.radius": 2}, "size": 64, "batch": 1, "steps": 1, "validation_pairs": 1}
+TRAINING = merge_options(typed_options(TINY), typed_options({"data": [PHOTOS], "preset": "static"}))
+
+
+@pytest.fixture(scope="module")
+def benchmarks():
+    return {"synthetic": synthetic_benchmark([PHOTOS], count=1, size=(64, 96))}
+
+
+def part(name, *labels):
+    """A study with a few of its variants."""
+    study = STUDIES[name]
+    return replace(study, variants=tuple(variant for variant in study.variants if variant.label in labels))
+
+
+def test_every_variant_can_be_built_and_stands_in_the_papers_table():
+    for study in STUDIES.values():
+        for variant in study.variants:
+            sketch(variant.model, variant.network)
+        if study.table is not None:
+            labels = {variant.label for variant in study.variants}
+            assert set(paper_tables()[study.table].rows) <= labels
+    assert len({variant.run for variant in STUDIES["ablation"].variants}) == 7
+
+
+def test_variants_differ_in_what_the_study_is_about():
+    def layers(name, label):
+        variant = part(name, label).variants[0]
+        return [m.options for m in sketch(variant.model, variant.network).modules() if isinstance(m, GOCor)]
+
+    assert layers("ablation-static", "IV, fusion of both directions")[0].bidirectional
+    assert [options.iters for options in layers("training-iterations", "1 iteration")] == [1, 1]
+    assert [options.eta for options in layers("eta", "η = 0.1")] == [0.1, 0.1]
+    assert layers("initializers", "context")[0].initializer == "context"
+    assert [options.query_objective for options in layers("ablation", "VI V and local, L_r + L_q")] == [True, True]
+
+
+def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmarks):
+    study = part("training-iterations", "BaseNet", "0 iterations", "1 iteration")
+    run = StudyRun(study, benchmarks, tmp_path, TRAINING, (0, 1), "cpu")
+    assert run_study(run, quiet=True)
+    assert len(list(tmp_path.glob("runs/*/final.safetensors"))) == 6
+    first, second = (scores["synthetic"]["aepe"] for scores in run.scores["1 iteration"])
+    assert first != second  # two seeds
+    mean, spread = run.spread("1 iteration")["synthetic"]["aepe"]
+    assert (mean, spread) == pytest.approx(((first + second) / 2, abs(first - second) / math.sqrt(2)))
+    assert all(scores["synthetic"]["ms"] > 0 for runs in run.scores.values() for scores in runs)
+    files = write_study(run, command="gocor study", notes=["A note."])
+    assert [file.name for file in files] == ["study.md", "study.json", "study-synthetic.png"]
+    assert "± " in files[0].read_text() and "A note." in files[0].read_text()  # noqa: PT018
+    content = json.loads(files[1].read_text())
+    assert content["variants"]["1 iteration"]["paper"]["hpatches.aepe"] == 21.91
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/final.safetensors")}
+    again = StudyRun(study, benchmarks, tmp_path, TRAINING, (0, 1), "cpu")
+    assert run_study(again, quiet=True)
+    assert {path: path.stat().st_mtime_ns for path in times} == times  # nothing was trained again
+    aepe = [[scores["synthetic"]["aepe"] for scores in one.scores["1 iteration"]] for one in (run, again)]
+    assert aepe[0] == aepe[1]
+    other = StudyRun(study, benchmarks, tmp_path, TRAINING | {"steps": 2}, (0,), "cpu")
+    with pytest.raises(ValueError, match=r"was trained with other options \(steps\): give another --output"):
+        run_study(other, quiet=True)
+
+
+def test_the_papers_value_stands_beside_ours(tmp_path):
+    benchmarks = open_benchmark("kitti2012", write_sample("kitti2012", tmp_path / "data"))
+    run = StudyRun(part("ablation-static", "I plain", "IV, fusion of both directions"), benchmarks, tmp_path)
+    run.scores = {variant.label: [{"kitti2012": {"aepe": 2.0, "fl": 0.25}}] for variant in run.study.variants}
+    head, rows = table_of(run)
+    assert head[1:] == ["KITTI 2012, AEPE", "paper", "KITTI 2012, F1", "paper"]
+    assert rows == [["I plain", "2.00", "4.95", "25.0", "42.49"], [rows[1][0], "2.00", "–", "25.0", "–"]]
+
+
+def test_run_time_is_measured_without_training(tmp_path, benchmarks):
+    study = part("run-time", "PWC-Net", "PWC-Net-GOCor, 3 local iterations")
+    run = StudyRun(study, benchmarks, tmp_path, TRAINING, (0, 1, 2), "cpu")
+    assert run_study(run)
+    assert not (tmp_path / "runs").exists()
+    assert {label: len(runs) for label, runs in run.scores.items()} == {variant.label: 1 for variant in study.variants}
+
+
+def test_weights_stand_for_one_run_alone(tmp_path, benchmarks):
+    with pytest.raises(ValueError, match="ablation trains 7 variants: weights cannot stand for all of them"):
+        run_study(StudyRun(STUDIES["ablation"], benchmarks, tmp_path, TRAINING, weights="default"))
+
+
+def test_the_command(tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(STUDIES, "ablation", part("ablation", "I plain", "VI V and local, L_r"))
+    call = runner(monkeypatch, capfd)
+    options = ("--quick", "--steps", "1", "--limit", "1", "--set", "validation_pairs=1", "--set", "batch=1")
+    code, out, err = call("study", "ablation", *options, "--sheets", "1", "--device", "cpu", "-o", tmp_path / "out")
+    assert code == 0, err
+    assert "VI V and local, L_r" in out
+    assert (tmp_path / "out" / "sheets" / "synthetic-000.png").is_file()
+    assert "Quick: small networks with random features" in (tmp_path / "out" / "study.md").read_text()
+    code, _, err = call("study", "ablatoin", "--quick", "-o", tmp_path / "out")
+    assert (code, err) == (1, "gocor: no study is named 'ablatoin'; the nearest are ablation\n")
+    code, _, err = call("study", "ablation", "-o", tmp_path / "new")
+    assert (code, err) == (1, "gocor: a study trains networks: give --data with photos, or try it with --quick\n")
+
+
+def test_the_papers_numbers_are_in_the_documentation():
+    tables = paper_tables()
+    for table in tables.values():
+        assert all(len(row) == len(table.columns) for row in table.rows.values())
+    assert tables["ablation"].value("VI V and local, L_r", "kitti2015.fl") == 39.57
+    results = Path(__file__).parents[2] / "docs" / "results.md"
+    assert to_markdown() in results.read_text()

@@ -1,0 +1,45 @@
+"""Training checkpoints that hold something else than a run does."""
+
+import pytest
+import torch
+
+from gocor.models import create_model
+from gocor.training.checkpoint import start_from
+
+from .toy import MODEL, toy_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Folder and checkpoint of a run of one step."""
+    folder = tmp_path_factory.mktemp("run")
+    toy_run(folder, steps=1)
+    return folder, torch.load(folder / "last.pt", weights_only=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": 3}, "it does not name its network"),
+        ({"optimizer": None}, "is damaged: "),
+        ({"progress": {"steps": 1}}, "is damaged: .*steps"),
+        ({"progress": {"step": "1"}}, "is damaged: the progress of a run is numbers"),
+        ({"network": {}}, "is damaged: Error.* in loading state_dict"),
+        ({"average": 3}, "is damaged: "),
+        ({"totals": torch.zeros(99)}, "is damaged: "),
+        ({"rng": None}, "is damaged: "),
+    ],
+)
+def test_a_run_does_not_resume_from_it(run, changes, message):
+    folder, content = run
+    torch.save(content | changes, folder / "last.pt")
+    with pytest.raises(ValueError, match=message) as error:
+        toy_run(folder, steps=2, resume=True)
+    assert "\n" not in str(error.value)
+    assert "last.pt" in str(error.value)
+
+
+def test_a_run_does_not_start_from_it(tmp_path):
+    torch.save({"format": "gocor-training-1", "model": MODEL, "average": {"a": torch.ones(1)}}, tmp_path / "last.pt")
+    with pytest.raises(ValueError, match=f"last.pt does not fit {MODEL}: Error.* in loading state_dict"):
+        start_from(create_model(MODEL), tmp_path / "last.pt")

@@ -1,0 +1,1 @@
+"""Programs for maintainers: lowest versions and the bill of materials."""
