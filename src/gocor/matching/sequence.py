@@ -37,7 +37,6 @@ def match_sequence(
         for pair in pairwise(pictures):
             yield from match_stream([pair], network, options, batch_size=1)
         return
-    network = in_evaluation_mode(network)
     before: tuple[Picture, ImageFeatures] | None = None
     for picture in pictures:
         now = picture, _features(picture, network, resolved)
@@ -49,7 +48,8 @@ def match_sequence(
 
 @torch.inference_mode()
 def _features(picture: Picture, network: MatchingNetwork, options: MatchOptions) -> ImageFeatures:
-    return network.features(to_batch([picture], network), min_size=options.min_size, max_size=options.max_size)
+    images = to_batch([picture], network)
+    return in_evaluation_mode(network).features(images, min_size=options.min_size, max_size=options.max_size)
 
 
 @torch.inference_mode()
@@ -59,6 +59,7 @@ def _match(reference: ImageFeatures, query: ImageFeatures, network: MatchingNetw
         "iters_global": options.iters_global,
         "updates": options.updates,
     }
+    network = in_evaluation_mode(network)
     found = network.match_features(reference, query, **iterations)
     if options.confidence == "learnt":
         return Matched(found.flow, None, found.confidence, found.visibility)

@@ -338,6 +338,17 @@ class MatchingNetwork(nn.Module, ABC):
         """Flow `(B, 2, h, w)` between two images' `coarse_features`, in pixels of the coarse images."""
         raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
 
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The correlation layers and the features of both images that they compare, coarse to fine.
+
+        Args:
+            *inputs: what `prepare` returns.
+
+        Returns:
+            Nothing by default: `gocor.matching.scores` then has no scores to show.
+        """
+        return []
+
     def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
         """Features of RGB images `(B, 3, H, W)` in [0, 255] for `match_features`; sizes as in `forward`."""
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
@@ -351,17 +362,6 @@ class MatchingNetwork(nn.Module, ABC):
             **options: `iters_local`, `iters_global` and `updates`, as in `forward`.
         """
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
-
-    def stages(self, *inputs: Tensor) -> list[Stage]:
-        """The correlation layers and the features of both images that they compare, coarse to fine.
-
-        Args:
-            *inputs: what `prepare` returns.
-
-        Returns:
-            Nothing by default: `gocor.matching.scores` then has no scores to show.
-        """
-        return []
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""

@@ -189,6 +189,15 @@ class RecurrentNet(MatchingNetwork):
             found.append((hidden, flow))
         return found
 
+    def stages(self, *inputs: Tensor) -> list[Stage]:
+        """The global layer that the start is read from, and the local layer whose filters are looked up."""
+        levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
+        reference, query = unit_norm(self.matching_head(levels)).chunk(2)
+        return [
+            Stage("global", self.start, *self._pooled(reference, query)),
+            Stage("local", self.filters, reference, query),
+        ]
+
     def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
         """Matching features and context of images `(B, 3, H, W)`, both at 1/8 of the working size."""
         own = image.shape[2], image.shape[3]
@@ -211,15 +220,6 @@ class RecurrentNet(MatchingNetwork):
         flow = full_resolution(flow, reference.working_size, reference.image_size, query.image_size)
         confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)
         return Prediction(flow, confidence, visibility)
-
-    def stages(self, *inputs: Tensor) -> list[Stage]:
-        """The global layer that the start is read from, and the local layer whose filters are looked up."""
-        levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
-        reference, query = unit_norm(self.matching_head(levels)).chunk(2)
-        return [
-            Stage("global", self.start, *self._pooled(reference, query)),
-            Stage("local", self.filters, reference, query),
-        ]
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
