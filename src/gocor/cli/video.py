@@ -11,7 +11,7 @@ from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import say, warnings_as_lines
 from .match import Fast, Model
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Weights
+from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Quiet, Updates, Weights
 
 if TYPE_CHECKING:
     from ..video import Stabilization, VideoOptions
@@ -39,7 +39,6 @@ FlowFormat = Annotated[str, Option(help="Format of those files: flo, kitti, npz 
 Rate = Annotated[float | None, Option(help="Frames per second of images; 25 by default.")]
 Align = Annotated[bool, Option("--align", help="Align frames first, for clips whose frames are far from each other.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an output that exists.")]
-Quiet = Annotated[bool, Option("--quiet", help="Print no progress.")]
 
 
 def video(
@@ -62,6 +61,7 @@ def video(
     device: Device = "auto",
     iters_local: ItersLocal = None,
     iters_global: ItersGlobal = None,
+    updates: Updates = None,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
     align: Align = False,
@@ -78,15 +78,17 @@ def video(
     Example: gocor video walk.mp4 -o flow.mp4 --view side
     """
     from ..matching.options import MatchOptions
-    from ..utils.files import check_folder
     from ..video import VideoOptions, check_output
 
     check_output(output, overwrite=overwrite)
-    for folder in (tracks_csv and tracks_csv.parent, flows):
-        if folder is not None:
-            check_folder(folder)
     matching = MatchOptions(
-        iters_local=iters_local, iters_global=iters_global, min_size=min_size, max_size=max_size or None, align=align
+        iters_local=iters_local,
+        iters_global=iters_global,
+        updates=updates,
+        min_size=min_size,
+        max_size=max_size or None,
+        align=align,
+        fast=fast,
     )
     options = VideoOptions(
         view=view,
@@ -115,9 +117,12 @@ def _make(
 ) -> None:
     """Process the clip, and print what was made."""
     from ..models.weights import SHIPPED, UntrainedWarning, load_model
-    from ..utils.files import file_stamp
+    from ..utils.files import check_folder, file_stamp
     from ..video import make_video, open_source
 
+    for folder in (options.tracks_csv and options.tracks_csv.parent, options.flows):
+        if folder is not None:
+            check_folder(folder)
     clip = open_source(source, rate)
     with warnings_as_lines(UntrainedWarning):
         network = load_model(model, None if weights == "none" else weights, device=device, fast=fast)
@@ -129,6 +134,8 @@ def _make(
     width = made.clip.width * (2 if options.shown == "side" else 1)
     if output.suffix and (made.clip.height % 2 or width % 2):
         say(f"frames of {width}×{made.clip.height} have odd sides: the last row or column is repeated")
+    if quiet:
+        return
     if made.max_flow is not None:
         echo(f"full colours: {made.max_flow:.3g} pixels")
     if made.zoom is not None:

@@ -13,7 +13,7 @@ from ..matching.sequence import match_sequence
 from ..models.network import MatchingNetwork
 from ..ops.homography import project
 from ..utils.errors import InputError
-from ..utils.files import check_folder, write_bytes_atomically
+from ..utils.files import check_folder, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale
 from .analysis import Report, analyse
 from .clip import Clip, Source
@@ -101,6 +101,7 @@ def make_video(
         report: called with the name of a step, the number of finished frames and the number of all.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(output.parent)
     job = {"gocor": __version__, "source": source.stamp(), "model": network.name, "note": note, **options.as_dict()}
     work = Work(output, job)
     try:
