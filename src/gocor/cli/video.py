@@ -69,7 +69,7 @@ def video(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the flow of a clip, follow points through it, or steady it.
+    """Draw the flow of a clip, follow its points, or steady it.
 
     Writes a video file or a folder of frames, with as many frames at the same times as the clip. Colours have one scale
     for the whole clip. Audio is dropped. An interrupted command can be run again: it goes on after the last finished
