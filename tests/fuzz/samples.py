@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 import torch
+from gocor.cli.pairs import find_pairs
 from PIL import ExifTags, Image
 
-from gocor.cli.pairs import find_pairs
 from gocor.data.datasets.eth3d import _views, eth3d
 from gocor.data.datasets.hpatches import read_homography
 from gocor.data.datasets.manifest import manifest

@@ -19,8 +19,8 @@ from gocor.data.io import write_image
 from gocor.evaluation import evaluate, open_benchmark
 from gocor.models import MatchingNetwork, UntrainedWarning, create_model, load_model, register
 from gocor.models.matching_layers import LocalMatching
-from gocor.models.network import resize_image, upsample
 from gocor.models.registry import REGISTRY
+from gocor.models.resizing import resize_image, upsample
 from gocor.ops.warp import pixel_grid, warp
 from tests.cli.test_cli import runner
 from tests.data.datasets.samples import write_sample

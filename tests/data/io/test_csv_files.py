@@ -27,7 +27,7 @@ def test_a_header_alone_has_no_rows(tmp_path):
     ("content", "message"),
     [
         ("a,c\n1,2\n", r"must begin with a line of the columns a,b; b is missing in \['a', 'c'\]"),
-        ("\ufeff", "a is missing"),
+        ("\ufeff", "is empty"),
         ("a,b\n1\n", r"row 2: expected 2 values \(a,b\), got 1"),
         ("a,b\n\n1,2,3\n", "row 3: expected 2 values"),
         ('a,b\n"1,2\n', "is not a CSV file in UTF-8"),
