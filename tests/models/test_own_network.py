@@ -128,7 +128,7 @@ def test_it_trains_and_runs_from_the_command_line(photo, tmp_path, monkeypatch, 
         write_image(tmp_path / f"{name}.png", photo)
     run = runner(monkeypatch, capfd)
     images = tmp_path / "a.png", tmp_path / "b.png"
-    code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", NAME, "--weights", weights)
+    code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", NAME, "--weights", weights, "--quiet")
     assert (code, err) == (0, "")
     assert json.loads((tmp_path / "out" / "done.json").read_text())["model"] == NAME
 
