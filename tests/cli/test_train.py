@@ -141,7 +141,7 @@ def test_a_full_disk_is_one_line(run, photos, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "last.pt"))
 
-    monkeypatch.setattr("gocor.training.loop.save_checkpoint", full)
+    monkeypatch.setattr("gocor.training.run.save_checkpoint", full)
     code, _, err = run("train", "--data", photos, *SMALL, "--steps", "1", "--set", "validation_pairs=2", "-o", tmp_path)
     assert (code, err) == (1, f"gocor: {tmp_path / 'last.pt'}: No space left on device\n")
 

@@ -10,7 +10,7 @@ from gocor.matching import MatchResult
 from gocor.matching.certainty import consistency
 from gocor.matching.images import as_picture
 from gocor.models import MatchingNetwork, create_model
-from gocor.models.network import resize_image
+from gocor.models.resizing import resize_image
 from tests.conftest import relative_error
 
 RNG = np.random.default_rng(0)

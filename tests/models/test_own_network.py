@@ -19,8 +19,8 @@ from gocor.data.io import write_image
 from gocor.evaluation import evaluate, open_benchmark
 from gocor.models import MatchingNetwork, UntrainedWarning, create_model, load_model, register
 from gocor.models.matching_layers import LocalMatching
-from gocor.models.network import resize_image, upsample
 from gocor.models.registry import REGISTRY
+from gocor.models.resizing import resize_image, upsample
 from gocor.ops.warp import pixel_grid, warp
 from tests.cli.test_cli import runner
 from tests.data.datasets.samples import write_sample
@@ -128,7 +128,7 @@ def test_it_trains_and_runs_from_the_command_line(photo, tmp_path, monkeypatch, 
         write_image(tmp_path / f"{name}.png", photo)
     run = runner(monkeypatch, capfd)
     images = tmp_path / "a.png", tmp_path / "b.png"
-    code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", NAME, "--weights", weights)
+    code, _, err = run("match", *images, "-o", tmp_path / "out", "--model", NAME, "--weights", weights, "--quiet")
     assert (code, err) == (0, "")
     assert json.loads((tmp_path / "out" / "done.json").read_text())["model"] == NAME
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gocor.models import create_model
-from gocor.models.recurrent import MAX_GLOBAL, ConvexUpsampler, RecurrentNet
+from gocor.models.recurrent import MAX_GLOBAL, RecurrentNet
+from gocor.models.recurrent_blocks import ConvexUpsampler
 from gocor.modules import LocalGOCor
 
 

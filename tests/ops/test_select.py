@@ -8,7 +8,8 @@ import torch
 
 from gocor import GlobalGOCor, LocalGOCor
 from gocor.ops import select
-from gocor.ops.select import FORMS, forms_table, gram_is_cheaper, needs_gradients
+from gocor.ops.forms import FORMS, forms_table
+from gocor.ops.select import gram_is_cheaper, needs_gradients
 
 
 def pair(*shape, dtype=torch.float32):

@@ -51,7 +51,7 @@ def test_the_first_step_and_slow_ones_print_a_line(tmp_path, capsys, monkeypatch
 def test_a_slow_run_on_a_cpu_says_what_to_do(tmp_path, capsys, monkeypatch):
     from gocor.training import train
 
-    monkeypatch.setattr("gocor.training.loop.SLOW_HOURS", 0.0)
+    monkeypatch.setattr("gocor.training.run.SLOW_HOURS", 0.0)
     config = toy_config(tmp_path, steps=3, log_every=50)
     train(config, sources=toy_sources(config))
     lines = capsys.readouterr().out.splitlines()

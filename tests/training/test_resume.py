@@ -137,7 +137,7 @@ def test_a_signal_ends_a_validation_at_once(tmp_path, number, last):
 
 def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp_path, monkeypatch):
     """The validation is recorded once, though it is made twice."""
-    from gocor.training import loop
+    from gocor.training import run
 
     options, saves = {"steps": 2, "checkpoint_every": 2}, []
 
@@ -146,9 +146,9 @@ def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp
             raise KeyboardInterrupt
         saves.append(save(*args))
 
-    save = loop.save_checkpoint
+    save = run.save_checkpoint
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "save_checkpoint", save_once)
+        patch.setattr(run, "save_checkpoint", save_once)
         with pytest.raises(KeyboardInterrupt):
             toy_run(tmp_path / "ended", **options)
     toy_run(tmp_path / "ended", resume=True, **options)

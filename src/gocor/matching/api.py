@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ..models.evaluation_view import in_evaluation_mode
-from ..models.network import MatchingNetwork, Prediction
+from ..models.network import MatchingNetwork
+from ..models.outputs import Prediction
 from ..models.weights import choose_device, load_model
 from ..utils.arrays import Picture
 from ..utils.checks import check_count

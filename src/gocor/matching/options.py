@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ..models.network import MIN_MAX_SIZE, MatchingNetwork
+from ..models.network import MatchingNetwork
+from ..models.resizing import MIN_MAX_SIZE
 from ..utils.checks import check_count
 from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError, InputTypeError

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..models.network import resize_image
+from ..models.resizing import resize_image
 from ..ops.homography import Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, PATCH, box, patch_correlation
 from ..ops.warp import inside_mask, pixel_grid, resize_flow, warp

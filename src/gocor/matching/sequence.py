@@ -6,7 +6,8 @@ from itertools import pairwise
 import torch
 
 from ..models.evaluation_view import in_evaluation_mode
-from ..models.network import ImageFeatures, MatchingNetwork
+from ..models.network import MatchingNetwork
+from ..models.outputs import ImageFeatures
 from ..utils.arrays import Picture
 from .api import match_stream, to_results
 from .certainty import Matched

@@ -10,8 +10,9 @@ from ..ops.warp import warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
-from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .published_names import VGG_DECODER_RULES, context_rules
+from .resizing import resize_image, upsample
 from .stages import Stage
 
 SIDE = 256

@@ -17,7 +17,8 @@ from ..utils.errors import InputError
 from .backbones import normalize_for_vgg
 from .decoders import Upsampler, conv_block, initialize, without_autocast
 from .matching_layers import LocalMatching
-from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image, upsample
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
+from .resizing import resize_image, upsample
 
 LEVELS = (6, 5, 4, 3, 2)  # of the flow, coarse to fine; level k has 1/2^(k−1) of the resolution
 CHANNELS = (32, 32, 64, 96, 128, 192)  # of the pyramid's levels 1 to 6

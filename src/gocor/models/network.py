@@ -4,67 +4,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
-from ..ops.select import certain
-from ..ops.warp import resize_flow, scale_flow
 from ..utils.checks import check_count, check_features, check_pair
 from ..utils.errors import InputError, InputTypeError
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
+from .outputs import ImageFeatures, Outputs, Prediction
 from .published_names import Rule
+from .resizing import bounded_size, full_resolution, upsample
 from .stages import Stage
 
-MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
-MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
 PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # The paper's weights of sums over pixels, coarse to fine.
-
-
-class Outputs(NamedTuple):
-    """Results of a network in training.
-
-    Attributes:
-        flows: of its levels, coarse to fine, see `MatchingNetwork.levels`.
-        confidence: logits of the probabilities that the last flow is right (at most 2 pixels off) and that the query
-            shows the pixel, at the flow's size, `(B, 2, h, w)`; or `None`.
-    """
-
-    flows: list[Tensor]
-    confidence: Tensor | None
-
-
-class Prediction(NamedTuple):
-    """What a network finds between two images.
-
-    Attributes:
-        flow: `(B, 2, H, W)`: reference pixel + flow = query pixel, in the query's own pixels.
-        confidence: probability that the flow is at most 2 pixels of the working size off, `(B, 1, H, W)`; `None` if
-            the network does not learn it.
-        visibility: probability that the query shows the pixel, likewise.
-    """
-
-    flow: Tensor
-    confidence: Tensor | None
-    visibility: Tensor | None
-
-
-class ImageFeatures(NamedTuple):
-    """What a network computes from one image alone, so that an image in several pairs is processed once.
-
-    Attributes:
-        tensors: of the network's own making.
-        image_size: height and width of the image.
-        working_size: height and width to which it was resized.
-    """
-
-    tensors: tuple[Tensor, ...]
-    image_size: tuple[int, int]
-    working_size: tuple[int, int]
 
 
 class MatchingNetwork(nn.Module, ABC):
@@ -268,18 +223,7 @@ class MatchingNetwork(nn.Module, ABC):
                 flow finer and takes longer.
             max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
         """
-        check_count("min_size", min_size)
-        if min_size == 0 and max_size is None:
-            return self.round_size(height, width)
-        longer = max(height, width)
-        wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer))
-        if max_size is not None:
-            check_count("max_size", max_size, minimum=MIN_MAX_SIZE)
-            wanted = min(wanted, max_size)
-        if wanted != longer:
-            scale = wanted / longer
-            height, width = max(1, round(height * scale)), max(1, round(width * scale))
-        return self.round_size(height, width)
+        return self.round_size(*bounded_size(height, width, min_size, max_size))
 
     @abstractmethod
     def round_size(self, height: int, width: int) -> tuple[int, int]:
@@ -371,26 +315,3 @@ class MatchingNetwork(nn.Module, ABC):
 def autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
     """A context in which convolutions have a 16-bit dtype, or one without effect for `None`."""
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
-
-
-def resize_image(image: Tensor, size: tuple[int, int], *, published: bool) -> Tensor:
-    """Resize `(B, 3, H, W)` in [0, 255] with anti-aliasing, or by truncated area averages as published code does."""
-    if certain(image.shape[2] == size[0]) and certain(image.shape[3] == size[1]):
-        return image
-    if not published:
-        return F.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)
-    return F.interpolate(image, size, mode="area").floor()
-
-
-def full_resolution(
-    flow: Tensor, working_size: tuple[int, int], size: tuple[int, int], query_size: tuple[int, int]
-) -> Tensor:
-    """Flow in pixels of the working size → flow on the reference's own grid, in the query's own pixels."""
-    grid = flow.shape[2], flow.shape[3]
-    flow = scale_flow(flow, grid[1] / working_size[1], grid[0] / working_size[0])  # in pixels of its own grid
-    return resize_flow(flow, size, query_size=grid, new_query_size=query_size)
-
-
-def upsample(x: Tensor, size: Any) -> Tensor:
-    """Bilinear interpolation to a size (align_corners=False)."""
-    return F.interpolate(x, size, mode="bilinear", align_corners=False)

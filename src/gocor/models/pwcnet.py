@@ -13,8 +13,9 @@ from ..utils.errors import InputError
 from .backbones import PWCPyramid
 from .decoders import ContextNetwork, FlowDecoder, Upsampler, initialize
 from .matching_layers import LocalMatching
-from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork, resize_image
+from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .published_names import Rule, context_rules, gocor_rule
+from .resizing import resize_image
 
 CHANNELS = (16, 32, 64, 96, 128, 196)  # of the pyramid's levels 1 to 6
 MIN_CHANNELS = 4  # of a level of a small test network

@@ -12,6 +12,7 @@ from ..ops.descent.gram import gram_descent
 from ..ops.descent.operators import GlobalOptions, GlobalParameters
 from ..ops.descent.reference import Problem, steepest_descent
 from ..ops.descent.smoothing import QuerySmoothing, separate_taps
+from ..ops.forms import Form
 from ..utils.checks import check_feature_pair
 from ..utils.errors import InputError
 from .basis import by_pair, displacement_distances
@@ -87,7 +88,7 @@ class GlobalGOCor(GOCor):
             reference, query = widened(reference, reference if query is None else query)
             return steepest_descent(self._problem(reference, query), self.initializer(reference), iters)
 
-    def _form(self, reference: Tensor, query: Tensor, iters: int) -> select.Form:
+    def _form(self, reference: Tensor, query: Tensor, iters: int) -> Form:
         objective = self.query_objective
         return select.choose_global(
             self.form,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..ops import select
 from ..ops.descent.reference import Problem, State, steepest_descent
+from ..ops.forms import Form
 from ..utils.checks import check_choice, check_count, check_feature_pair, check_features
 from ..utils.errors import InputError
 from .initializers import build_initializer
@@ -120,7 +121,7 @@ class GOCor(nn.Module, ABC):
                 volume = (volume + self._transpose(exchanged, reference)) / 2
         return volume.to(dtype)
 
-    def selected_form(self, reference: Tensor, query: Tensor, iters: int | None = None) -> select.Form:
+    def selected_form(self, reference: Tensor, query: Tensor, iters: int | None = None) -> Form:
         """The form that `forward` uses for these inputs, see `gocor.ops.select`."""
         return self._form(*self._check(reference, query, iters))
 
@@ -250,7 +251,7 @@ class GOCor(nn.Module, ABC):
         return value
 
     @abstractmethod
-    def _form(self, reference: Tensor, query: Tensor, iters: int) -> select.Form:
+    def _form(self, reference: Tensor, query: Tensor, iters: int) -> Form:
         """The form that computes the volume."""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from ..ops.descent.operators import LocalOptions, LocalParameters
 from ..ops.descent.reference import Problem, steepest_descent
 from ..ops.descent.smoothing import QuerySmoothing
 from ..ops.descent.tiles import descend_on_tiles
+from ..ops.forms import Form
 from ..utils.checks import check_count
 from ..utils.errors import InputError
 from .basis import local_distances
@@ -86,7 +87,7 @@ class LocalGOCor(GOCor):
                 return descend_on_tiles(problem, start, iters, self.radius, volume=False)
             return steepest_descent(problem, start, iters)
 
-    def _form(self, reference: Tensor, query: Tensor, iters: int) -> select.Form:
+    def _form(self, reference: Tensor, query: Tensor, iters: int) -> Form:
         simple = isinstance(self.initializer, SimpleInitializer) and self.initializer.beta.numel() == 1
         return select.choose_local(
             self.form,

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from ..data.io import read_image
 from ..matching.images import to_batch
-from ..models.network import MatchingNetwork, resize_image
+from ..models.network import MatchingNetwork
+from ..models.resizing import resize_image
 from ..pipeline.pairs import Pair
 from ..utils.arrays import Array
 from ..utils.checks import check_count

@@ -19,7 +19,8 @@ from ..models.registry import sketch
 from ..models.weights import UntrainedWarning, load_model
 from ..training.config import FILE as CONFIG
 from ..training.config import TrainConfig, make_config, merge_options, read_toml
-from ..training.loop import FINAL, train
+from ..training.loop import train
+from ..training.run import FINAL
 from ..utils.errors import InputError
 from ..utils.timing import compare
 from .definitions import Study, Variant

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..data.synthetic.batch import PairBatch
-from ..models.network import MatchingNetwork, Outputs
+from ..models.network import MatchingNetwork
+from ..models.outputs import Outputs
 from ..ops.warp import inside_mask
 from ..utils.errors import InputError
 from .config import TrainConfig

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...models.network import MatchingNetwork, resize_image
+from ...models.network import MatchingNetwork
+from ...models.resizing import resize_image
 from ...ops.homography import NEAREST, Matrix, jacobian, project, resizing
 from ...ops.patches import CONTRAST, patch_correlation
 from ...ops.warp import forward_backward_error, pixel_grid, warp

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...models.network import MatchingNetwork, resize_image
+from ...models.network import MatchingNetwork
+from ...models.resizing import resize_image
 from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import pixel_grid, warp
 from ...utils.arrays import Array

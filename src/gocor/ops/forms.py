@@ -1,0 +1,72 @@
+"""The forms of GOCor's iterations, among which `select` chooses."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute GOCor's iterations.
+
+    Attributes:
+        name: what `form=` and GOCOR_FORM take.
+        module: `"local"`, `"global"` or `"both"`.
+        gradients: whether autograd can differentiate it.
+        needs: where it can run.
+        buys: what it is faster than, and by how much (docs/performance.md).
+        file: where it is written, in `gocor/ops/descent`.
+    """
+
+    name: str
+    module: Literal["local", "global", "both"]
+    gradients: bool
+    needs: str
+    buys: str
+    file: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FORMS = (
+    Form(
+        "tensor-cores", "local", False,
+        "NVIDIA GPU from Ampere on, Triton; 16 or 32 bits, R ≤ 4, up to 128 channels (bfloat16: 256); initialiser "
+        "simple or zero, no query objective",
+        "2 to 9 times faster than gram-kernels: one launch from features to volume",
+        "local_tile_triton.py",
+    ),
+    Form(
+        "gram-kernels", "local", True,
+        "the same GPUs; 16 or 32 bits, R ≤ 8; initialiser simple or zero, no query objective; differentiable once, not "
+        "under torch.func",
+        "10 times faster than filters: all iterations in one launch, recomputed in the backward pass",
+        "local_gram_triton.py",
+    ),
+    Form(
+        "tiles", "local", False,
+        "CPU, R ≥ 2, no query objective, not under torch.compile or torch.func",
+        "2 to 3 times faster than filters: all iterations of a tile while it is in the cache",
+        "tiles.py",
+    ),
+    Form(
+        "gram-kernels", "global", False,
+        "the same GPUs; 16 or 32 bits; R with 3×3 kernels and 16, 32 or 64 channels, where gram is the cheaper form",
+        "2.5 times faster than gram: 22 launches in place of 217",
+        "global_triton.py",
+    ),
+    Form(
+        "gram", "global", True,
+        "anywhere, chosen where it needs fewer multiply-adds than filters",
+        "up to 10 times faster than filters in training: no products with the channels in the loop",
+        "gram.py",
+    ),
+    Form("filters", "both", True, "anywhere", "nothing: it is the specification", "reference.py"),
+)  # fmt: skip
+
+
+def forms_table() -> str:
+    """The forms as a Markdown table, in the order in which they are tried."""
+    head = ["form", "module", "gradients", "needs", "buys", "file"]
+    rows = [[f"`{f.name}`", f.module, "yes" if f.gradients else "no", f.needs, f.buys, f"`{f.file}`"] for f in FORMS]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
