@@ -16,7 +16,7 @@ from ..utils.errors import InputError
 Program = Callable[[Tensor, Tensor], Sequence[Tensor] | Tensor]
 """Reference and query → flow, and for some networks confidence and visibility."""
 
-# Of reference and query. The second pair makes a batch of two. It is narrow, because the graph enlarges its longer side.
+# Of reference and query. The second pair makes a batch of two; it is narrow, so that it takes less memory.
 SIZES = (((240, 320), (240, 320)), ((208, 80), (192, 112)), ((152, 296), (144, 200)))
 ASSETS = Path(__file__).parents[1] / "assets"
 # Largest mean error of the flow in pixels, and of probabilities. Float16 rounds features to 0.1 %.
