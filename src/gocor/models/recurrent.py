@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules import GlobalGOCor, LocalGOCor
-from ..ops import global_correlation, lookup, pool_pyramid
+from ..ops import global_correlation, pool_pyramid
+from ..ops.correlation.lookups import repeated_lookup
 from ..ops.select import certain
 from ..ops.warp import pixel_grid
 from ..utils.errors import InputError
@@ -170,13 +171,13 @@ class RecurrentNet(MatchingNetwork):
         hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
         hidden, context = hidden.tanh(), context.relu()
         filters = reference if self.filters is None else self.filters.filters(reference, iters_local)
-        pyramid = pool_pyramid(query, self.scales)
+        look_up = repeated_lookup(filters, pool_pyramid(query, self.scales))
         grid = pixel_grid(reference.shape[2], reference.shape[3], device=reference.device)
         flow = self._start_flow(reference, query, iters_global)
         found = [(hidden, flow)]
         for _ in range(updates):
             flow = flow.detach()
-            scores = lookup(filters, pyramid, grid + flow, self.radius)
+            scores = look_up(grid + flow, self.radius)
             hidden, change = self.update(hidden, context, scores, flow)
             flow = flow + change
             found.append((hidden, flow))
