@@ -11,6 +11,9 @@ from .test_cli import runner
 
 COMMANDS = [
     "match",
+    "video",
+    "reconstruct",
+    "panorama",
     "demo",
     "app",
     "models",

@@ -12,12 +12,12 @@ SIDE = 64
 
 
 def small_network():
-    """A recurrent network of one update and one iteration: exporting more would take longer, not test more."""
+    """A recurrent network of two updates and one iteration: exporting more would take longer, not test more."""
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         network = load_model("recurrent-gocor-tiny", None, device="cpu")
-    network.updates, network.filters.iters, network.start.iters = 1, 1, 1
+    network.updates, network.filters.iters, network.start.iters = 2, 1, 1
     return network
 
 

@@ -17,7 +17,7 @@ from .conftest import SIDE, small_network
 
 def test_the_file_gives_the_results_of_the_network_at_any_size(exported):
     run, network = run_onnx(exported.path), small_network()
-    for batch, size, query_size in ((1, (50, 90), (61, 47)), (3, (100, 37), (100, 37)), (1, (30, 30), (190, 64))):
+    for batch, size, query_size in ((1, (50, 90), (61, 47)), (3, (100, 37), (100, 37)), (1, (16, 128), (190, 64))):
         reference, query = (255 * torch.rand(batch, 3, *shape) for shape in (size, query_size))
         with torch.no_grad():
             expected = network.predict(reference, query, min_size=SIDE, max_size=SIDE)
@@ -46,6 +46,15 @@ def test_the_file_describes_itself_and_holds_no_custom_operator(exported):
         assert [bool(size.dim_param) for size in value.type.tensor_type.shape.dim] == [True, False, True, True]
 
 
+def test_updates_share_the_scores_of_all_pairs(exported):
+    import onnx
+
+    operators = [node.op_type for node in onnx.load(exported.path).graph.node]
+    network = small_network()
+    assert operators.count("GridSample") == network.updates * network.scales
+    assert operators.count("Einsum") == network.scales + 1  # one more is the expected position of the start
+
+
 def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):
     """The graph is not made here: another program stands in for it."""
     monkeypatch.setattr(files, "_trace", lambda graph: None)
@@ -64,6 +73,25 @@ def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):
         export_model(small_network(), path, size=SIDE, weights=None)
     assert path.read_bytes() == b"before"
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_differences_are_weighted_by_the_confidence():
+    image, flow = torch.zeros(1, 3, 1, 2), torch.zeros(1, 2, 1, 2)
+    confidence = torch.tensor([0.999, 0.001]).view(1, 1, 1, 2)
+    pairs = [check.Pair(image, image, (flow, confidence))] * 2
+    off = torch.tensor([0.0, 5.0]).view(1, 1, 1, 2) * torch.tensor([0.6, 0.8]).view(1, 2, 1, 1)
+    errors = check.compare(pairs, lambda *images: [off, confidence], half=False)
+    assert errors.flow_mean == pytest.approx(0.005)
+    assert errors.flow_max == pytest.approx(5.0)
+    with pytest.raises(InputError, match=r"differs from the network by 4\.99 pixels"):
+        check.compare(pairs, lambda *images: [off.flip(3), confidence], half=False)
+
+
+def test_unknown_numbers_are_refused():
+    image, flow = torch.zeros(1, 3, 1, 2), torch.zeros(1, 2, 1, 2)
+    answers = iter([flow, torch.full_like(flow, torch.nan), flow])
+    with pytest.raises(InputError, match="differs from the network by nan pixels"):
+        check.compare([check.Pair(image, image, (flow,))] * 3, lambda *images: next(answers), half=False)
 
 
 @pytest.mark.parametrize("name", ["glunet-gocor-tiny", "recurrent-gocor-tiny", "pwcnet-gocor-tiny"])

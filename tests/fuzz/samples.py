@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 import torch
-from gocor.cli.pairs import find_pairs
 from PIL import ExifTags, Image
 
 from gocor.data.datasets.eth3d import _views, eth3d
@@ -25,6 +24,7 @@ from gocor.data.synthetic.photos import PhotoStore
 from gocor.matching.files import read_done
 from gocor.models.registry import create_model
 from gocor.models.weights import load_weights, save_model
+from gocor.pipeline.pairs import find_pairs
 from gocor.training.checkpoint import FORMAT, start_from
 from gocor.training.config import make_config
 from gocor.training.logs import trim_log
@@ -151,7 +151,7 @@ def lists(flo: bytes) -> dict[str, Target]:
         "pairs csv": Target(
             {"pairs.csv": b"reference,query,name\na.png,b.png,one\nb.png,a.png,two\n"},
             ("pairs.csv",),
-            lambda folder: find_pairs(folder / "pairs.csv", None, folder / "out"),
+            lambda folder: list(find_pairs(folder / "pairs.csv", None)),
         ),
         "manifest csv": Target(
             shared | {"m.csv": table, "points.csv": points, "h.txt": matrix},

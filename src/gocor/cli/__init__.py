@@ -8,7 +8,23 @@ import typer
 from .._version import __version__
 from ..utils.errors import is_user_error
 from . import app as web_app
-from . import bench, convert, data, demo, doctor, evaluate, export, inspect, match, models, study, train
+from . import (
+    bench,
+    convert,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    inspect,
+    match,
+    models,
+    panorama,
+    reconstruct,
+    study,
+    train,
+    video,
+)
 from .errors import describe, fail
 from .logs import log_traceback, logger, start_log, stop_log
 
@@ -46,6 +62,9 @@ def root(
 
 
 app.command()(match.match)
+app.command()(video.video)
+app.command()(reconstruct.reconstruct)
+app.command()(panorama.panorama)
 app.command()(demo.demo)
 app.command("app")(web_app.app)
 app.command()(models.models)

@@ -14,7 +14,7 @@ app = Typer(add_completion=False, rich_markup_mode=None)
 
 @app.callback(invoke_without_command=True)
 def root(context: Context) -> None:
-    """Look at the training pairs that `gocor train` makes from photos.
+    """Look at training pairs that `gocor train` makes from photos.
 
     Example: gocor data preview photos -o sheet.png
     """

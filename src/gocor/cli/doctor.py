@@ -13,7 +13,7 @@ Checks = Annotated[bool, Option("--checks/--no-checks", help="Run the self-test 
 
 
 def doctor(*, device: Device = "auto", checks: Checks = True, json: Json = False) -> None:
-    """Say what is installed, which code will run, and whether it works.
+    """Say what is installed, which code runs, and whether it works.
 
     Prints versions, extras, devices and the chosen forms of GOCor. Then it tests itself: the weights that ship have
     the right SHA-256, every form of GOCor agrees with the plain one, and the bundled pair of pictures is matched right.

@@ -36,8 +36,8 @@ class Narrator:
         self.store, self.total, self.json, self.quiet = store, total, json, quiet
         self.failed = self.done = 0
         self.only_error: Exception | None = None
-        self._began = self._last = time.monotonic()
-        self._of_progress = 0
+        self._began = time.monotonic()
+        self._ticker = Ticker(total, quiet=quiet)
         self._advance: Callable[[], None] = lambda: None
 
     def skip(self, todo: "Some") -> None:
@@ -58,7 +58,7 @@ class Narrator:
     @contextmanager
     def progress(self, count: int) -> Iterator[None]:
         """Show the progress of so many pairs: a bar on a terminal, or a line each minute."""
-        self._of_progress, self._began = count, time.monotonic()
+        self._ticker, self._began = Ticker(count, quiet=self.quiet), time.monotonic()
         with progress_bar(count, shown=count > 1 and not self.quiet) as self._advance:
             yield
 
@@ -100,12 +100,30 @@ class Narrator:
 
     def _show_progress(self) -> None:
         self._advance()
+        self._ticker.tick()
+
+
+class Ticker:
+    """Prints a line of progress each minute where there is no terminal, and hence no progress bar.
+
+    Args:
+        count: number of pairs.
+        quiet: print nothing.
+    """
+
+    def __init__(self, count: int, *, quiet: bool) -> None:
+        self._count, self._quiet, self._done = count, quiet, 0
+        self._began = self._last = time.monotonic()
+
+    def tick(self) -> None:
+        """Count one pair as done."""
+        self._done += 1
         now = time.monotonic()
-        if not self.quiet and not on_terminal() and now - self._last >= INTERVAL and self.done < self._of_progress:
+        if not self._quiet and not on_terminal() and now - self._last >= INTERVAL and self._done < self._count:
             self._last = now
-            rate = self.done / (now - self._began)
-            left = duration((self._of_progress - self.done) / rate)
-            say(f"{self.done} of {self._of_progress} pairs, {rate:.3g} a second, {left} left")
+            rate = self._done / (now - self._began)
+            left = duration((self._count - self._done) / rate)
+            say(f"{self._done} of {self._count} pairs, {rate:.3g} a second, {left} left")
 
 
 def duration(seconds: float) -> str:

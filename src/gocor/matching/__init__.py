@@ -4,5 +4,6 @@ from .api import match
 from .files import save_result
 from .options import MatchOptions
 from .result import MatchResult
+from .sequence import match_sequence
 
-__all__ = ["MatchOptions", "MatchResult", "match", "save_result"]
+__all__ = ["MatchOptions", "MatchResult", "match", "match_sequence", "save_result"]

@@ -221,6 +221,17 @@ def _match_batch(
     """Match pairs that all have the same two sizes."""
     references, queries = zip(*batch, strict=True)
     found = match_tensors(network, to_batch(references, network), to_batch(queries, network), options)
+    return to_results(network, references, queries, found, options)
+
+
+def to_results(
+    network: MatchingNetwork,
+    references: Sequence[Picture],
+    queries: Sequence[Picture],
+    found: Matched,
+    options: MatchOptions,
+) -> list[MatchResult]:
+    """Results of pairs that all have the same two sizes, from the flows that were found between them."""
     height, width = references[0].shape[:2]
     bounds = options.resolve(network)
     size = network.working_size(height, width, min_size=bounds.min_size or 0, max_size=bounds.max_size)
@@ -236,5 +247,5 @@ def _match_batch(
             occlusion=occlusion[i, 0].cpu().clone(),
             model=network.name,
         )
-        for i in range(len(batch))
+        for i in range(len(references))
     ]

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 from ..utils.errors import InputError
+from .pose import Pose, check_camera, estimate_pose
 
-MIN_POINTS = {"homography": 4, "fundamental": 8}  # Fewest matches that determine each matrix.
+MIN_POINTS = {"homography": 4, "fundamental": 8, "pose": 6}  # Fewest matches that each estimate takes.
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +110,39 @@ class MatchResult:
             min_confidence,
         )
 
+    def pose(
+        self,
+        K1: ArrayLike,
+        K2: ArrayLike,
+        threshold: float = 1.0,
+        max_points: int = 5000,
+        min_confidence: float = 0.5,
+    ) -> Pose:
+        """Estimate the pose of the query's camera relative to the reference's, by the essential matrix with MAGSAC++.
+
+        If the camera only rotated, the rotation is right and the direction of the translation is arbitrary.
+
+        Args:
+            K1: camera matrix of the reference, `[[fx, 0, cx], [0, fy, cy], [0, 0, 1]]` in its pixels; centres of
+                pixels are at integers.
+            K2: camera matrix of the query.
+            threshold: largest distance of an inlier from its epipolar line, in pixels.
+            max_points: see `matches`.
+            min_confidence: see `matches`.
+
+        Returns:
+            `rotation` `(3, 3)` and `translation` `(3,)`, a unit vector, which map points before the reference's camera
+            to points before the query's, and `inliers` for each row of `matches(max_points, min_confidence)`.
+        """
+        cameras = check_camera("K1", K1), check_camera("K2", K2)
+        if not threshold > 0:
+            raise InputError(f"threshold must be a positive number of pixels, got {threshold}")
+        points = self._enough("pose", max_points, min_confidence)
+        found = estimate_pose(points[:, :2], points[:, 2:4], *cameras, threshold)
+        if found is None:
+            raise InputError(f"no pose fits the {len(points)} matches")
+        return found
+
     def save(self, folder: str | os.PathLike[str], *, formats: Sequence[str] = ("flo",)) -> list[str]:
         """Write flow, pictures and matches to a folder, see `gocor.matching.save_result`; returns the paths."""
         from .files import save_result
@@ -118,12 +152,17 @@ class MatchResult:
     def _estimate(
         self, what: str, estimate: Callable[..., Any], max_points: int, min_confidence: float
     ) -> tuple[Array, Mask]:
+        points = self._enough(what, max_points, min_confidence)
+        matrix, inliers = estimate(points[:, :2], points[:, 2:4])
+        if matrix is None or matrix.shape != (3, 3):
+            raise InputError(f"no {what} fits the {len(points)} matches")
+        return matrix, inliers.ravel().astype(bool)
+
+    def _enough(self, what: str, max_points: int, min_confidence: float) -> Array:
+        """The matches in float64, if there are enough of them."""
         points = self.matches(max_points, min_confidence)
         if len(points) < MIN_POINTS[what]:
             raise InputError(
                 f"a {what} needs {MIN_POINTS[what]} matches, there are {len(points)} with confidence ≥ {min_confidence}"
             )
-        matrix, inliers = estimate(points[:, :2].astype(np.float64), points[:, 2:4].astype(np.float64))
-        if matrix is None or matrix.shape != (3, 3):
-            raise InputError(f"no {what} fits the {len(points)} matches")
-        return matrix, inliers.ravel().astype(bool)
+        return points.astype(np.float64)

@@ -14,7 +14,7 @@ from ..utils.checks import check_count, check_features, check_pair
 from ..utils.errors import InputError, InputTypeError
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
-from .outputs import Outputs, Prediction
+from .outputs import ImageFeatures, Outputs, Prediction
 from .published_names import Rule
 from .resizing import bounded_size, full_resolution, upsample
 from .stages import Stage
@@ -49,6 +49,7 @@ class MatchingNetwork(nn.Module, ABC):
         updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
         fast_updates: the same for `MatchOptions.fast`.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
+        reuses_features: whether `features` and `match_features` are defined.
         can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
@@ -69,6 +70,7 @@ class MatchingNetwork(nn.Module, ABC):
     updates: int | None = None
     fast_updates: ClassVar[int | None] = None
     learns_confidence: ClassVar[bool] = False
+    reuses_features: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 
@@ -200,7 +202,7 @@ class MatchingNetwork(nn.Module, ABC):
         inputs = self.prepare(reference, query, size)
         if self.graphs is not None:
             inputs = tuple(image.contiguous(memory_format=torch.channels_last) for image in inputs)
-        with _autocast(reference.device, self.autocast_dtype):
+        with autocast(reference.device, self.autocast_dtype):
             flow, logits = (
                 self.finest_outputs(*inputs, **options) if confidence else (self.finest_flow(*inputs, **options), None)
             )
@@ -291,10 +293,25 @@ class MatchingNetwork(nn.Module, ABC):
         """
         return []
 
+    def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
+        """Features of RGB images `(B, 3, H, W)` in [0, 255] for `match_features`; sizes as in `forward`."""
+        raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
+
+    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
+        """What `predict` finds, from the `features` of two batches of images with one working size.
+
+        Args:
+            reference: features of the reference.
+            query: features of the query.
+            **options: `iters_local`, `iters_global` and `updates`, as in `forward`.
+        """
+        raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
+
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
 
 
-def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
+def autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
+    """A context in which convolutions have a 16-bit dtype, or one without effect for `None`."""
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)

@@ -31,3 +31,17 @@ class Prediction(NamedTuple):
     flow: Tensor
     confidence: Tensor | None
     visibility: Tensor | None
+
+
+class ImageFeatures(NamedTuple):
+    """What a network computes from one image alone, so that an image in several pairs is processed once.
+
+    Attributes:
+        tensors: of the network's own making.
+        image_size: height and width of the image.
+        working_size: height and width to which it was resized.
+    """
+
+    tensors: tuple[Tensor, ...]
+    image_size: tuple[int, int]
+    working_size: tuple[int, int]

@@ -14,14 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules import GlobalGOCor, LocalGOCor
-from ..ops import global_correlation, lookup, pool_pyramid
+from ..ops import global_correlation, pool_pyramid
+from ..ops.correlation.lookups import repeated_lookup
 from ..ops.select import certain
 from ..ops.warp import pixel_grid
+from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
-from .network import MatchingNetwork
-from .outputs import Outputs
+from .network import MatchingNetwork, autocast
+from .outputs import ImageFeatures, Outputs, Prediction
 from .recurrent_blocks import STRIDE, ConvexUpsampler, FeatureHead, UpdateBlock
-from .resizing import resize_image
+from .resizing import full_resolution, resize_image, upsample
 from .stages import Stage
 
 MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
@@ -50,6 +52,7 @@ class RecurrentNet(MatchingNetwork):
     updates: int = 12
     fast_updates = 6
     learns_confidence = True
+    reuses_features = True
     training_updates = 6
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "size": (352, 480),
@@ -168,13 +171,13 @@ class RecurrentNet(MatchingNetwork):
         hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
         hidden, context = hidden.tanh(), context.relu()
         filters = reference if self.filters is None else self.filters.filters(reference, iters_local)
-        pyramid = pool_pyramid(query, self.scales)
+        look_up = repeated_lookup(filters, pool_pyramid(query, self.scales))
         grid = pixel_grid(reference.shape[2], reference.shape[3], device=reference.device)
         flow = self._start_flow(reference, query, iters_global)
         found = [(hidden, flow)]
         for _ in range(updates):
             flow = flow.detach()
-            scores = lookup(filters, pyramid, grid + flow, self.radius)
+            scores = look_up(grid + flow, self.radius)
             hidden, change = self.update(hidden, context, scores, flow)
             flow = flow + change
             found.append((hidden, flow))
@@ -188,6 +191,29 @@ class RecurrentNet(MatchingNetwork):
             Stage("global", self.start, *self._pooled(reference, query)),
             Stage("local", self.filters, reference, query),
         ]
+
+    def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
+        """Matching features and context of images `(B, 3, H, W)`, both at 1/8 of the working size."""
+        own = image.shape[2], image.shape[3]
+        size = self.working_size(*own, min_size=self.min_size if min_size is None else min_size, max_size=max_size)
+        with autocast(image.device, self.autocast_dtype):
+            resized = normalize_for_vgg(resize_image(image, size, published=False))
+            levels = self.pyramid.before_pooling(resized, (2, 3, 4))
+            return ImageFeatures((unit_norm(self.matching_head(levels)), self.context_head(levels)), own, size)
+
+    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
+        """See `MatchingNetwork.match_features`."""
+        if reference.working_size != query.working_size:
+            sizes = f"{reference.working_size} and {query.working_size}"
+            raise InputError(f"features of reference and query must have one working size, got {sizes}")
+        (own, context), (other, _) = reference.tensors, query.tensors
+        updates = options.pop("updates", None) or self.updates
+        with autocast(own.device, self.autocast_dtype):
+            hidden, coarse = self._match(own, other, context, updates, **options)[-1]
+            flow, logits = self.upsampler(hidden, coarse), self._confidence(hidden)
+        flow = full_resolution(flow, reference.working_size, reference.image_size, query.image_size)
+        confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)
+        return Prediction(flow, confidence, visibility)
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch.export import Dim
 
 from gocor.ops import local_correlation, lookup, pool_pyramid
 from gocor.ops.correlation import lookups, lookups_windows
-from gocor.ops.correlation.lookups import lookup_all_pairs
+from gocor.ops.correlation.lookups import lookup_all_pairs, repeated_lookup
 
 
 def problem(batch=2, channels=5, size=(6, 7), query=(9, 8), levels=3, dtype=torch.float64, spread=4.0):
@@ -97,6 +98,37 @@ def test_compiles_and_exports():
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+class TwoLookups(torch.nn.Module):
+    """Two lookups of the same filters, one pixel apart."""
+
+    def forward(self, filters, query, coordinates):
+        look_up = repeated_lookup(filters, pool_pyramid(query, 3))
+        return look_up(coordinates, 1) + look_up(coordinates + 1, 1)
+
+
+def test_an_exported_graph_computes_all_pairs_once_and_takes_any_size():
+    sizes = [Dim(name, min=8, max=64) for name in ("height", "width", "query_height", "query_width")]
+    shapes = {2: sizes[0], 3: sizes[1]}, {2: sizes[2], 3: sizes[3]}, {2: sizes[0], 3: sizes[1]}
+    filters, pyramid, coordinates = problem(dtype=torch.float32, size=(9, 10), query=(12, 11))
+    exported = torch.export.export(TwoLookups(), (filters, pyramid[0], coordinates), dynamic_shapes=shapes)
+    graphs = [module.graph for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
+    targets = [str(node.target) for graph in graphs for node in graph.nodes]
+    assert sum("einsum" in target for target in targets) == 3  # one per level, though there are two lookups
+    for query_size in ((9, 8), (8, 17), (12, 10)):
+        filters, pyramid, coordinates = problem(dtype=torch.float32, size=(8, 11), query=query_size)
+        found = exported.module()(filters, pyramid[0], coordinates)
+        torch.testing.assert_close(found, TwoLookups()(filters, pyramid[0], coordinates), rtol=1e-4, atol=1e-4)
+
+
+def test_a_single_row_or_column_is_not_averaged():
+    row = torch.arange(8.0).view(1, 1, 1, 8)
+    for query, sizes in ((row, [(1, 8), (1, 4), (1, 2), (1, 1)]), (row.mT, [(8, 1), (4, 1), (2, 1), (1, 1)])):
+        pyramid = pool_pyramid(query, 4)
+        assert [tuple(level.shape[2:]) for level in pyramid] == sizes
+        assert pyramid[1].flatten().tolist() == [0.5, 2.5, 4.5, 6.5]
+        assert pyramid[3].item() == 3.5
 
 
 def test_bad_input_is_an_error():

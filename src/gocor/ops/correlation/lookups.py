@@ -5,8 +5,8 @@ place where its match is believed to be. Scores at fractional positions are bili
 integer positions around them, so every filter needs that many scalar products per scale and no more.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -67,31 +67,63 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
 
 
 def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
-    """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut."""
+    """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut.
+
+    A single row or column is not averaged any more.
+    """
     check_count("levels", levels, 1)
     pyramid = [query]
     for _ in range(levels - 1):
-        height, width = pyramid[-1].shape[2:]
-        pyramid.append(F.avg_pool2d(pyramid[-1], (min(2, height), min(2, width))))
+        pyramid.append(F.avg_pool2d(_repeat_single(pyramid[-1]), 2))
     return pyramid
+
+
+def _repeat_single(x: Tensor) -> Tensor:
+    """Double a single row and a single column: their average is the row itself, and a graph needs one kernel size."""
+    for dim in (2, 3):
+        side = x.shape[dim]
+        if not select.certain(side >= 2):
+            x = x.index_select(dim, torch.arange(torch.sym_max(2, side), device=x.device).clamp(max=side - 1))
+    return x
+
+
+def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor]) -> Callable[[Tensor, int], Tensor]:
+    """`lookup` of the same filters in the same query, as a function of coordinates and radius.
+
+    Only an exported graph differs: it stores the scores of all pairs once, and every lookup reads them.
+    """
+    if select.exporting():
+        return partial(_read_scores, _all_pairs(filters, query_pyramid), dtype=query_pyramid[0].dtype)
+    return partial(lookup, filters, query_pyramid)
 
 
 def lookup_all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor, radius: int) -> Tensor:
     """`lookup` by storing the scores of all pairs: the specification, also of its gradients."""
-    batch, _, height, width = filters.shape
-    axis = torch.arange(-radius, radius + 1, dtype=torch.float32, device=filters.device)
+    return _read_scores(_all_pairs(filters, query_pyramid), coordinates, radius, dtype=query_pyramid[0].dtype)
+
+
+def _all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor]) -> list[Tensor]:
+    """Scores of each filter at all positions of every level: `(B, H, W, Hq, Wq)`."""
+    acc = accumulation_dtype(filters, query_pyramid[0])
+    with torch.autocast(filters.device.type, enabled=False):
+        return [torch.einsum("bcyx,bchw->byxhw", filters.to(acc), query.to(acc)) for query in query_pyramid]
+
+
+def _read_scores(levels: Sequence[Tensor], coordinates: Tensor, radius: int, *, dtype: torch.dtype) -> Tensor:
+    """`_all_pairs` around given positions, see `lookup`."""
+    batch, height, width = levels[0].shape[:3]
+    axis = torch.arange(-radius, radius + 1, dtype=torch.float32, device=coordinates.device)
     offsets = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)  # (2R+1, 2R+1, 2), x varies fastest
     out = []
-    for index, query in enumerate(query_pyramid):
-        acc = accumulation_dtype(filters, query)
-        scores = torch.einsum("bcyx,bchw->byxhw", filters.to(acc), query.to(acc)).flatten(0, 2).unsqueeze(1)
+    for index, scores in enumerate(levels):
         at = _at_level(coordinates, index).permute(0, 2, 3, 1).reshape(-1, 1, 1, 2) + offsets
-        size = query.shape[3], query.shape[2]
+        size = scores.shape[4], scores.shape[3]
         # Normalised so that pixel centres are at integers; the border needs one pixel of padding to fade to zero.
-        grid = torch.stack([(2 * at[..., i] + 1) / size[i] - 1 for i in (0, 1)], -1).to(acc)
-        values = F.grid_sample(scores, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        grid = torch.stack([(2 * at[..., i] + 1) / size[i] - 1 for i in (0, 1)], -1).to(scores.dtype)
+        maps = scores.flatten(0, 2).unsqueeze(1)
+        values = F.grid_sample(maps, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
         out.append(values.view(batch, height, width, -1).permute(0, 3, 1, 2))
-    return torch.cat(out, 1).to(query_pyramid[0].dtype)
+    return torch.cat(out, 1).to(dtype)
 
 
 def _at_level(coordinates: Tensor, level: int) -> Tensor:

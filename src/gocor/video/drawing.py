@@ -1,0 +1,36 @@
+"""The frames of the output."""
+
+import numpy as np
+from torch import Tensor
+
+from ..utils.arrays import Picture
+from ..viz import draw_flow
+from .tracks import Trails
+
+FLOW_SHARE = 0.6  # of the flow's colours in an overlay, on a grey frame
+
+
+def draw(view: str, picture: Picture, flow: Tensor, max_flow: float | None, trails: Trails | None) -> Picture:
+    """Draw one frame.
+
+    Args:
+        view: see `VideoOptions.view`; without stabilisation.
+        picture: the frame.
+        flow: to the next frame, `(2, H, W)`.
+        max_flow: scale of the colours; needed unless the view is `"frame"`.
+        trails: of the tracks; or `None`.
+    """
+
+    def with_trails(base: Picture) -> Picture:
+        return base if trails is None else trails.draw(base)
+
+    if view == "frame":
+        return with_trails(picture)
+    colours = draw_flow(flow, max_flow=max_flow, max_side=max(picture.shape[:2]))
+    if view == "flow":
+        return with_trails(colours)
+    if view == "side":
+        return np.concatenate([with_trails(picture), colours], 1)
+    grey = picture.astype(np.float32).mean(2, keepdims=True)
+    blend = np.rint(FLOW_SHARE * colours + (1 - FLOW_SHARE) * grey).astype(np.uint8)
+    return with_trails(blend)
