@@ -88,9 +88,10 @@ def _clear(*folders: Path) -> None:
 
 
 def _read(target: Target, folder: Path) -> tuple[str, str]:
-    from gocor.cli.errors import describe, is_out_of_memory, is_user_error
+    from gocor.cli.errors import describe
     from gocor.data.synthetic.sources import SkippedFilesWarning
     from gocor.models.weights import UntrainedWarning
+    from gocor.utils.errors import is_out_of_memory, is_user_error
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

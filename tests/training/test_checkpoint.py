@@ -41,5 +41,5 @@ def test_a_run_does_not_resume_from_it(run, changes, message):
 
 def test_a_run_does_not_start_from_it(tmp_path):
     torch.save({"format": "gocor-training-1", "model": MODEL, "average": {"a": torch.ones(1)}}, tmp_path / "last.pt")
-    with pytest.raises(ValueError, match="last.pt holds no state dict"):
+    with pytest.raises(ValueError, match=r"last\.pt holds no state dict"):
         start_from(create_model(MODEL), tmp_path / "last.pt")
