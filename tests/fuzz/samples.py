@@ -25,7 +25,7 @@ from gocor.matching.files import read_done
 from gocor.models.registry import create_model
 from gocor.models.weights import load_weights, save_model
 from gocor.pipeline.pairs import find_pairs
-from gocor.training.checkpoint import FORMAT, start_from
+from gocor.training.checkpoint import FORMAT, start_network
 from gocor.training.config import make_config
 from gocor.training.logs import trim_log
 
@@ -237,7 +237,7 @@ def checkpoints(folder: Path) -> dict[str, Target]:
             lambda root: load_weights(network(), root / "w.pth"),
         ),
         "training checkpoint": Target(
-            {"last.pt": torch_file(training)}, ("last.pt",), lambda root: start_from(network(), root / "last.pt")
+            {"last.pt": torch_file(training)}, ("last.pt",), lambda root: start_network(network(), root / "last.pt")
         ),
         "pickle": Target(
             {"w.pth": pickle.dumps({"a": Payload()}, protocol=2)},
