@@ -36,7 +36,7 @@ def lookup_in_windows(filters: Tensor, query: Tensor, coordinates: Tensor, radiu
     first = corner.amin(1)
     side = 2 * radius + 2 + TILE + SLACK
     shared = (corner.amax(1) + 2 * radius + 2 - first <= side).all(1)
-    keys = query.to(wide).flatten(2).mT.reshape(-1, channels)  # (B·Hq·Wq, C)
+    keys = query.to(wide).flatten(2).mT.reshape(-1, channels).contiguous()  # (B·Hq·Wq, C): rows are gathered
     per_image = tiled.shape[1] * tiled.shape[2]
     rows_before = torch.arange(batch, device=query.device).repeat_interleave(per_image) * (size[0] * size[1])
     weights, fraction = tiled.flatten(0, 2), at - at.floor()
