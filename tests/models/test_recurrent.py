@@ -3,16 +3,17 @@
 import pytest
 import torch
 
-from gocor.models import create_model
+from gocor.models import create_model, load_model, save_model
 from gocor.models.recurrent import MAX_GLOBAL, RecurrentNet
-from gocor.models.recurrent_blocks import ConvexUpsampler
+from gocor.models.recurrent_blocks import ConvexUpsampler, ConvGRU
+from gocor.models.starting import start_from
 from gocor.modules import LocalGOCor
 
 
-@pytest.fixture(scope="module")
-def network():
+@pytest.fixture(scope="module", params=[False, True], ids=["coarse", "fine"])
+def network(request):
     torch.manual_seed(0)
-    return create_model("recurrent-gocor-tiny")
+    return create_model("recurrent-gocor-tiny", {"fine": request.param})
 
 
 def images(batch=1, size=(48, 64), query=None):
@@ -23,7 +24,7 @@ def test_levels_are_the_start_and_every_update(network):
     inputs = network.prepare(*images(), network.round_size(48, 64))
     with torch.no_grad():
         flows = network.levels(*inputs)
-        assert len(flows) == 1 + network.updates
+        assert len(flows) == 1 + network.updates + (network.fine_updates if network.fine else 0)
         assert all(flow.shape == (1, 2, 48, 64) for flow in flows)
         network.train()
         outputs = network.outputs(*inputs)
@@ -92,7 +93,7 @@ def test_filters_are_optimised_once(network, monkeypatch):
     monkeypatch.setattr(LocalGOCor, "filters", lambda self, *a: calls.append(a) or filters(self, *a))
     with torch.no_grad():
         network(*images(), min_size=0)
-    assert len(calls) == 1
+    assert len(calls) == (2 if network.fine else 1)
 
 
 @torch.no_grad()
@@ -112,9 +113,54 @@ def test_predictions_have_the_flow_of_forward_and_probabilities(network):
 def test_the_number_of_updates_is_an_option(network):
     reference, query = images()
     flows = network.levels(*network.prepare(reference, query, (48, 64)))
-    for updates in (1, network.updates):
-        torch.testing.assert_close(network(reference, query, min_size=0, updates=updates), flows[updates])
+    torch.testing.assert_close(network(reference, query, min_size=0, updates=network.updates), flows[-1])
+    few = network(reference, query, min_size=0, updates=1)
+    assert (few - flows[-1]).abs().max() > 1e-3
     with pytest.raises(ValueError, match="updates must be at least 1"):
         network(reference, query, updates=0)
     with pytest.raises(ValueError, match="basenet-gocor-tiny is not recurrent"):
         create_model("basenet-gocor-tiny")(reference, query, updates=3)
+
+
+def test_the_unit_for_a_context_is_the_unit():
+    unit = ConvGRU(4, (1, 5))
+    hidden, context, inputs = torch.randn(3, 2, 4, 6, 7).unbind()
+    update, reset = unit.gates(torch.cat([hidden, context, inputs], 1)).sigmoid().chunk(2, 1)
+    new = unit.candidate(torch.cat([reset * hidden, context, inputs], 1)).tanh()
+    torch.testing.assert_close(unit.given(context)(hidden, inputs), (1 - update) * hidden + update * new)
+
+
+def test_levels_that_do_not_count_are_left_out(network):
+    network.train()
+    for count in (3, 8):
+        outputs = network.outputs(*network.prepare(*images(), (48, 64)), count=count)
+        assert len(outputs.flows) == min(count, len(network.loss_weights))
+        assert outputs.confidence.shape == (1, 2, 48, 64)
+    network.eval()
+
+
+@torch.no_grad()
+def test_the_fine_stage_starts_from_the_coarse_flow():
+    """Before it is trained, its confidence is the coarse one, and it moves the flow little."""
+    torch.manual_seed(0)
+    fine, coarse = (create_model("recurrent-gocor-tiny", {"fine": value}) for value in (True, False))
+    coarse.load_state_dict({k: v for k, v in fine.state_dict().items() if not k.startswith("fine.")})
+    inputs = fine.prepare(*images(), (48, 64))
+    with_fine, without = fine.outputs(*inputs), coarse.outputs(*inputs)
+    for ours, theirs in zip(with_fine.flows, without.flows, strict=False):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(with_fine.confidence, without.confidence, atol=0.1, rtol=0.1)  # bilinear in two steps
+    assert len(with_fine.flows) == len(without.flows) + fine.fine_updates
+
+
+def test_training_may_add_the_fine_stage(tmp_path):
+    torch.manual_seed(0)
+    coarse, fine = create_model("recurrent-gocor-tiny"), create_model("recurrent-gocor-tiny", {"fine": True})
+    save_model(coarse, tmp_path / "coarse.safetensors")
+    start = start_from(fine, tmp_path / "coarse.safetensors")
+    assert start.describe().endswith(f"{len(start.new)} of fine start anew")
+    assert start.new == tuple(sorted(k for k in fine.state_dict() if k.startswith("fine.")))
+    torch.testing.assert_close(fine.update.change[2].weight, coarse.update.change[2].weight)
+    save_model(fine, tmp_path / "fine.safetensors")
+    assert load_model("recurrent-gocor-tiny", tmp_path / "fine.safetensors").fine is not None
+    assert start_from(coarse, tmp_path / "fine.safetensors").describe().endswith("of fine were dropped")

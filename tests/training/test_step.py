@@ -209,6 +209,27 @@ def test_sixteen_bits_and_channels_last(tmp_path):
     assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["pwcnet-gocor-tiny", "recurrent-gocor-tiny"])
+def test_a_compiled_step_is_the_step(tmp_path, name, monkeypatch):
+    compile_function, graphs = torch.compile, []
+
+    def traced_only(function, **options):
+        """Compiled code takes minutes to make; that tracing keeps the values does not need it."""
+        graphs.append(function)
+        return compile_function(function, backend="aot_eager", fullgraph=True, **options)
+
+    monkeypatch.setattr(torch, "compile", traced_only)
+    metrics = []
+    for options in ({}, {"compile": True}):
+        step = make_step(tmp_path, name, **options)
+        for index in range(2):
+            take(step, Toy().batch(index, 2))
+        metrics.append(step.read())
+    assert len(graphs) == 3
+    assert metrics[1]["loss"] == pytest.approx(metrics[0]["loss"], rel=1e-4)
+    assert metrics[1]["grad_norm"] == pytest.approx(metrics[0]["grad_norm"], rel=1e-2)
+
+
 def test_a_tiny_network_learns_a_few_pairs_by_heart(tmp_path):
     from gocor.training.sources import Sources
 

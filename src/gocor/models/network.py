@@ -50,6 +50,7 @@ class MatchingNetwork(nn.Module, ABC):
         fast_updates: the same for `MatchOptions.fast`.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         reuses_features: whether `features` and `match_features` are defined.
+        added_parts: names of the parts that older weights of the network lack; training may start without them.
         can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
@@ -66,6 +67,7 @@ class MatchingNetwork(nn.Module, ABC):
     coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     can_flip: ClassVar[bool] = False
+    added_parts: ClassVar[tuple[str, ...]] = ()
     fixed_side: int | None = None
     updates: int | None = None
     fast_updates: ClassVar[int | None] = None

@@ -3,7 +3,8 @@
 The reference objective of GOCor depends on the reference alone. So the filters are optimised once, and a recurrent unit
 (RAFT, Teed and Deng, ECCV 2020) looks them up in the query again and again, at several scales, around the matches that
 it has found so far. It starts from a global matching of coarse features, so that turned, zoomed and far images are
-within reach.
+within reach. With the option `fine`, the last updates work at a quarter of the resolution, where thin structures and
+edges are seen.
 """
 
 from collections.abc import Mapping
@@ -16,17 +17,26 @@ from torch import Tensor, nn
 from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import global_correlation, pool_pyramid
 from ..ops.correlation.lookups import repeated_lookup
-from ..ops.select import certain
 from ..ops.warp import pixel_grid
 from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, autocast
 from .outputs import ImageFeatures, Outputs, Prediction
-from .recurrent_blocks import STRIDE, ConvexUpsampler, FeatureHead, UpdateBlock
+from .recurrent_blocks import (
+    STRIDE,
+    ConvexUpsampler,
+    FeatureHead,
+    Features,
+    UpdateBlock,
+    expected_flow,
+    lookup_operand,
+    round_side,
+    unit_norm,
+)
+from .recurrent_fine import FineStage
 from .resizing import full_resolution, resize_image, upsample
 from .stages import Stage
 
-MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
 MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
 TEMPERATURE = 20.0  # of the softmax over global scores, at the start of training
 COARSE_UPDATES = 6  # updates of a coarse match
@@ -34,12 +44,14 @@ DISCOUNT = 0.85  # of the loss, from each update to the one before
 
 
 class RecurrentNet(MatchingNetwork):
-    """VGG-16 features, filters, a global start and recurrent updates at 1/8 of the resolution.
+    """VGG-16 features, filters, a global start, and recurrent updates at 1/8 of the resolution, perhaps a few at 1/4.
 
     Args:
         filters: layer that optimises the reference features into filters, a `LocalGOCor`; `None` looks the features up
             themselves, as RAFT does.
         start: layer whose volume the start is read from, a `GlobalGOCor`; `None` correlates the features plainly.
+        fine: whether the last updates work at 1/4.
+        fine_filters: as `filters`, for the features at 1/4.
         channels: of the features that are matched.
         hidden: channels of the recurrent state.
         radius: search radius of a lookup, in pixels of each scale.
@@ -54,6 +66,7 @@ class RecurrentNet(MatchingNetwork):
     learns_confidence = True
     reuses_features = True
     training_updates = 6
+    fine_updates = 3  # of a network with the fine stage
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "size": (352, 480),
         "batch": 12,
@@ -65,6 +78,7 @@ class RecurrentNet(MatchingNetwork):
         "weight_decay": 1e-5,
     }
     coarse_side = 256
+    added_parts = ("fine",)
     learning_rate_factors: ClassVar[Mapping[str, float]] = {"pyramid.": 0.1}
 
     def __init__(
@@ -72,6 +86,8 @@ class RecurrentNet(MatchingNetwork):
         filters: LocalGOCor | None,
         start: GlobalGOCor | None,
         *,
+        fine: bool = False,
+        fine_filters: LocalGOCor | None = None,
         channels: int = 128,
         hidden: int = 128,
         radius: int = 4,
@@ -93,20 +109,22 @@ class RecurrentNet(MatchingNetwork):
         self.confidence_head = nn.Sequential(
             nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, 2, 3, padding=1)
         )
+        self.fine = FineStage(fine_filters, inputs, hidden, channels // 2) if fine else None
 
     @property
     def loss_weights(self) -> tuple[float, ...]:  # type: ignore[override]
         """The start and every update, the later the more."""
-        updates = [DISCOUNT ** (self.training_updates - 1 - i) for i in range(self.training_updates)]
+        count = self.training_updates + (self.fine_updates if self.fine else 0)
+        updates = [DISCOUNT ** (count - 1 - i) for i in range(count)]
         return (0.25 * updates[0], *updates)
 
     def round_size(self, height: int, width: int) -> tuple[int, int]:
         """Multiples of 16."""
-        return _round_side(height), _round_side(width)
+        return round_side(height), round_side(width)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
         """Pixels of the working size, of the start and of every update."""
-        return [self.round_size(height, width)] * (1 + self.training_updates)
+        return [self.round_size(height, width)] * len(self.loss_weights)
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
         """Both images at the working size, normalised."""
@@ -125,63 +143,94 @@ class RecurrentNet(MatchingNetwork):
     def outputs(self, *inputs: Tensor, count: int | None = None, **iters: Any) -> Outputs:
         """The flows of `levels`, and the logits of the confidence of the last one."""
         updates = self.training_updates if self.training else self.updates
-        found = self._iterate(*inputs, updates=updates, **iters)[:count]
-        return Outputs([self.upsampler(hidden, flow) for hidden, flow in found], self._confidence(found[-1][0]))
+        own, other = self._encoded(*inputs)
+        coarse = self._match(own, other, updates, **iters)[:count]
+        flows = [self.upsampler(hidden, flow) for hidden, flow in coarse]
+        state = coarse[-1][0]
+        left = 0 if self.fine is None else self.fine_updates if count is None else count - len(coarse)
+        if self.fine is None or left <= 0:
+            return Outputs(flows, self._confidence(state))
+        fine = self._refine(self.fine, own, other, state, flows[-1], iters.get("iters_local"))[:left]
+        flows += [self.fine.upsampler(hidden, flow) for hidden, flow in fine]
+        return Outputs(flows, self._confidence(state, fine[-1][0]))
 
-    def finest_flow(self, *inputs: Tensor, updates: int | None = None, **iters: Any) -> Tensor:
+    def finest_flow(self, *inputs: Tensor, **options: Any) -> Tensor:
         """The flow after the last update. The flows before it are not brought to full resolution."""
-        return self.upsampler(*self._iterate(*inputs, updates=updates or self.updates, **iters)[-1])
+        return self._finest(*self._encoded(*inputs), **options)[0]
 
-    def finest_outputs(self, *inputs: Tensor, updates: int | None = None, **iters: Any) -> tuple[Tensor, Tensor]:
+    def finest_outputs(self, *inputs: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         """The flow of `finest_flow`, and the logits of its confidence and of the pixels' visibility."""
-        hidden, flow = self._iterate(*inputs, updates=updates or self.updates, **iters)[-1]
-        return self.upsampler(hidden, flow), self._confidence(hidden)
+        flow, state, hidden = self._finest(*self._encoded(*inputs), **options)
+        return flow, self._confidence(state, hidden)
 
-    def _confidence(self, hidden: Tensor) -> Tensor:
-        """Logits of the probabilities that the flow is right and that the query shows the pixel: `(B, 2, H, W)`."""
-        logits = self.confidence_head(hidden).float()
+    def _finest(
+        self, own: Features, other: Features, *, updates: int | None = None, **iters: int | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The flow after the last update at full resolution, and the last states at 1/8 and at 1/4, if any."""
+        state, flow = self._match(own, other, updates or self.updates, **iters)[-1]
+        flow = self.upsampler(state, flow)
+        if self.fine is None:
+            return flow, state, None
+        hidden, flow = self._refine(self.fine, own, other, state, flow, iters.get("iters_local"))[-1]
+        return self.fine.upsampler(hidden, flow), state, hidden
+
+    def _confidence(self, state: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Logits of the probabilities that the flow is right and that the query shows the pixel: `(B, 2, H, W)`.
+
+        Args:
+            state: the last one at 1/8.
+            hidden: the last one at 1/4, if any.
+        """
+        logits = self.confidence_head(state).float()
+        if self.fine is not None and hidden is not None:
+            return self.fine.confidence(hidden, logits)
         return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)
 
-    def _iterate(
+    def _encoded(self, reference: Tensor, query: Tensor) -> tuple[Features, Features]:
+        """What is matched of both images; the query has no context."""
+        levels, count = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4)), reference.shape[0]
+        own = [level[:count] for level in levels]  # `chunk` would fix the batch size of an exported graph
+        matching, context = unit_norm(self.matching_head(levels)), self.context_head(own)
+        if self.fine is None:
+            return Features(matching[:count], context), Features(matching[count:])
+        fine = self.fine.encode(levels)
+        reference_features = Features(matching[:count], context, fine[:count], self.fine.context_head(own))
+        return reference_features, Features(matching[count:], None, fine[count:])
+
+    def _match(
         self,
-        reference: Tensor,
-        query: Tensor,
-        *,
+        reference: Features,
+        query: Features,
         updates: int,
         iters_local: int | None = None,
         iters_global: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
-        levels = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4))
-        features, count = unit_norm(self.matching_head(levels)), reference.shape[0]
-        own, other = features[:count], features[count:]  # `chunk` would fix the batch size of an exported graph
-        context = self.context_head([level[:count] for level in levels])
-        return self._match(own, other, context, updates, iters_local, iters_global)
-
-    def _match(
-        self,
-        reference: Tensor,
-        query: Tensor,
-        context: Tensor,
-        updates: int,
-        iters_local: int | None = None,
-        iters_global: int | None = None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """See `_iterate`; from features of both images and the context of the reference."""
-        hidden, context = context.split([self.hidden, context.shape[1] - self.hidden], 1)
-        hidden, context = hidden.tanh(), context.relu()
-        filters = reference if self.filters is None else self.filters.filters(reference, iters_local)
-        look_up = repeated_lookup(filters, pool_pyramid(query, self.scales))
-        grid = pixel_grid(reference.shape[2], reference.shape[3], device=reference.device)
-        flow = self._start_flow(reference, query, iters_global)
+        assert reference.context is not None
+        own, other = reference.coarse, query.coarse
+        hidden, context = reference.context.split([self.hidden, self.hidden], 1)
+        hidden, update = hidden.tanh(), self.update.given(context.relu())
+        filters = own if self.filters is None else self.filters.filters(own, iters_local)
+        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(other), self.scales))
+        grid = pixel_grid(own.shape[2], own.shape[3], device=own.device)
+        flow = self._start_flow(own, other, iters_global)
         found = [(hidden, flow)]
         for _ in range(updates):
             flow = flow.detach()
-            scores = look_up(grid + flow, self.radius)
-            hidden, change = self.update(hidden, context, scores, flow)
+            hidden, change = update(hidden, look_up(grid + flow, self.radius), flow)
             flow = flow + change
             found.append((hidden, flow))
         return found
+
+    def _refine(
+        self, fine: FineStage, own: Features, other: Features, state: Tensor, flow: Tensor, iters: int | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Hidden states and flows at 1/4 after each fine update, from the state at 1/8 and the flow of the image."""
+        assert own.fine is not None
+        assert other.fine is not None
+        assert own.fine_context is not None
+        features = own.fine, other.fine, own.fine_context
+        return fine(*features, state, flow.detach(), self.fine_updates, iters)
 
     def stages(self, *inputs: Tensor) -> list[Stage]:
         """The global layer that the start is read from, and the local layer whose filters are looked up."""
@@ -193,24 +242,28 @@ class RecurrentNet(MatchingNetwork):
         ]
 
     def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
-        """Matching features and context of images `(B, 3, H, W)`, both at 1/8 of the working size."""
+        """Matching features and context of images `(B, 3, H, W)`, at 1/8 and 1/4 of the working size."""
         own = image.shape[2], image.shape[3]
         size = self.working_size(*own, min_size=self.min_size if min_size is None else min_size, max_size=max_size)
         with autocast(image.device, self.autocast_dtype):
-            resized = normalize_for_vgg(resize_image(image, size, published=False))
-            levels = self.pyramid.before_pooling(resized, (2, 3, 4))
-            return ImageFeatures((unit_norm(self.matching_head(levels)), self.context_head(levels)), own, size)
+            levels = self.pyramid.before_pooling(
+                normalize_for_vgg(resize_image(image, size, published=False)), (2, 3, 4)
+            )
+            matching, context = unit_norm(self.matching_head(levels)), self.context_head(levels)
+            if self.fine is None:
+                return ImageFeatures((matching, context), own, size)
+            fine = self.fine.encode(levels), self.fine.context_head(levels)
+            return ImageFeatures((matching, context, *fine), own, size)
 
     def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
         """See `MatchingNetwork.match_features`."""
         if reference.working_size != query.working_size:
             sizes = f"{reference.working_size} and {query.working_size}"
             raise InputError(f"features of reference and query must have one working size, got {sizes}")
-        (own, context), (other, _) = reference.tensors, query.tensors
-        updates = options.pop("updates", None) or self.updates
-        with autocast(own.device, self.autocast_dtype):
-            hidden, coarse = self._match(own, other, context, updates, **options)[-1]
-            flow, logits = self.upsampler(hidden, coarse), self._confidence(hidden)
+        own, other = (Features(*image.tensors) for image in (reference, query))
+        with autocast(own.coarse.device, self.autocast_dtype):
+            flow, state, hidden = self._finest(own, other, **options)
+            logits = self._confidence(state, hidden)
         flow = full_resolution(flow, reference.working_size, reference.image_size, query.image_size)
         confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)
         return Prediction(flow, confidence, visibility)
@@ -222,7 +275,8 @@ class RecurrentNet(MatchingNetwork):
 
     def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
-        return STRIDE * self._match(reference[0], query[0], reference[1], COARSE_UPDATES)[-1][1]
+        own, other = (Features(*image[:2]) for image in (reference, query))
+        return STRIDE * self._match(own, other, COARSE_UPDATES)[-1][1]
 
     def _pooled(self, reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """Features at 1/8 → those that global matching compares: halved once, and again while they are too many."""
@@ -241,21 +295,6 @@ class RecurrentNet(MatchingNetwork):
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
-            positions = pixel_grid(other.shape[2], other.shape[3], device=other.device).flatten(2)[0]  # (2, Nq)
-            match = torch.einsum("bnyx,cn->bcyx", share, positions)
-            flow = match - pixel_grid(small.shape[2], small.shape[3], device=small.device)
+            flow = expected_flow(share, (other.shape[2], other.shape[3]))
             scale = reference.shape[2] / small.shape[2]
             return scale * F.interpolate(flow, reference.shape[2:], mode="bilinear", align_corners=False)
-
-
-def _round_side(side: int) -> int:
-    """The nearest multiple of `MULTIPLE`, as `round` does it but in integers, which an exported graph can hold."""
-    if certain(side % MULTIPLE == 0):
-        return side
-    half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
-    return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)
-
-
-def unit_norm(x: Tensor) -> Tensor:
-    """Features of unit norm over channels, in float32."""
-    return F.normalize(x.float(), dim=1, eps=1e-6)

@@ -210,7 +210,7 @@ def _liteflownet_gocor(layers: Layers) -> MatchingNetwork:
 
 @register("recurrent", "Recurrent updates on plain features")
 def _recurrent(layers: Layers) -> MatchingNetwork:
-    return RecurrentNet(None, None, **_recurrent_sizes(layers))
+    return RecurrentNet(None, None, **_recurrent_options(layers))
 
 
 @register(
@@ -220,14 +220,18 @@ def _recurrent(layers: Layers) -> MatchingNetwork:
 )
 def _recurrent_gocor(layers: Layers) -> MatchingNetwork:
     start = layers.global_gocor(128, initializer="simple", query_objective=False, regularizer="relative")
-    filters = layers.local_gocor(regularizer="relative")
-    return RecurrentNet(filters, start, radius=layers.radius, **_recurrent_sizes(layers))
+    filters, fine = (layers.local_gocor(radius, regularizer="relative") for radius in (4, 3))
+    options = _recurrent_options(layers)
+    return RecurrentNet(
+        filters, start, radius=filters.radius, fine_filters=fine if options["fine"] else None, **options
+    )
 
 
-def _recurrent_sizes(layers: Layers) -> dict[str, Any]:
-    """Channels of a recurrent network; small networks look up two scales, because their images are small too."""
+def _recurrent_options(layers: Layers) -> dict[str, Any]:
+    """Options of a recurrent network; small networks look up two scales, because their images are small too."""
     width, channels = layers.width, int(128 * layers.width)
-    return {"width": width, "channels": channels, "hidden": channels, "scales": 4 if width == 1 else 2}
+    sizes = {"width": width, "channels": channels, "hidden": channels, "scales": 4 if width == 1 else 2}
+    return sizes | layers.network(fine=False)
 
 
 def _tiny(name: str) -> None:

@@ -1,6 +1,7 @@
 """Start values of a training run from other weights: of the same network, or of the same one without GOCor."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Start:
     Attributes:
         source: name of the network that the checkpoint belongs to.
         taken: number of tensors that were taken.
-        new: names of the tensors that start anew; all belong to correlation layers.
+        new: names of the tensors that start anew; all belong to correlation layers or to parts that were added later.
         dropped: names of the checkpoint's tensors that were not used; all belong to its correlation layers.
     """
 
@@ -44,7 +45,8 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> Start:
 
     Tensors outside of the correlation layers must all be there and fit. Tensors of correlation layers are taken where
     name and shape agree, and start anew elsewhere. So PWC-Net-GOCor starts from PWC-Net, and a variant from another
-    variant. Checkpoints may be ours or have published names; for PWC-Net those are NVIDIA's.
+    variant. Parts that were added to a network later (`MatchingNetwork.added_parts`) may be missing too. Checkpoints
+    may be ours or have published names; for PWC-Net those are NVIDIA's.
 
     Args:
         network: created by name; it is not changed if the checkpoint does not fit.
@@ -58,7 +60,7 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> Start:
         if metadata.get("format") != FORMAT:
             return _from_published(network, state)
         same = metadata["model"] == network.name and variant_of(metadata) == network.variant
-        if same:
+        if same and not _lacks_added_parts(network, state):
             load_weights(network, path)
             return Start(network.name, len(network.state_dict()))
         if metadata["model"] not in _sources(network.name):
@@ -68,6 +70,11 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> Start:
         reason = str(error).partition(f" does not fit {network.name}: ")[2] or str(error)
         sources = " or ".join(_sources(network.name))
         raise InputError(f"{path} cannot start {network.name}, which needs weights of {sources}: {reason}") from None
+
+
+def _lacks_added_parts(network: MatchingNetwork, state: Mapping[str, Tensor]) -> bool:
+    parts = tuple(f"{part}." for part in network.added_parts)
+    return any(key.startswith(parts) and key not in state for key in network.state_dict())
 
 
 def _sources(name: str) -> list[str]:
@@ -93,7 +100,7 @@ def _from_published(network: MatchingNetwork, state: dict[str, Tensor]) -> Start
 
 
 def _take(network: MatchingNetwork, state: dict[str, Tensor], source: str) -> Start:
-    layers = tuple(f"{name}." for name in network.correlation_names())
+    layers = tuple(f"{name}." for name in (*network.correlation_names(), *network.added_parts))
     own = network.state_dict()
     taken = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
     new = sorted(own.keys() - taken.keys())
@@ -109,6 +116,12 @@ def _take(network: MatchingNetwork, state: dict[str, Tensor], source: str) -> St
 
 
 def _parts(names: tuple[str, ...]) -> str:
-    """The matching layers that tensors belong to, such as `matching.0 to matching.4`."""
-    parts = list(dict.fromkeys(name.partition(".correlation")[0] for name in names))
+    """The parts of a network that tensors belong to, such as `matching.0 to matching.4`."""
+    parts = list(dict.fromkeys(_part(name) for name in names))
     return parts[0] if len(parts) == 1 else f"{parts[0]} to {parts[-1]}"
+
+
+def _part(name: str) -> str:
+    """The layer that a tensor of a correlation layer belongs to, or the network's part that any other belongs to."""
+    layer, separator, _ = name.partition(".correlation")
+    return layer if separator else name.partition(".")[0]

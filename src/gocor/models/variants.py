@@ -18,7 +18,7 @@ from .matching_layers import Activation, Filtering
 GOCOR_HINTS = {f.name: get_type_hints(GOCorOptions)[f.name] for f in fields(GOCorOptions) if f.name != "channels"}
 PLAIN_HINTS = {"normalize": Literal["mean", "sum"]}
 RADIUS_HINT = {"radius": int}
-NETWORK_HINTS: dict[str, Any] = {"width": float, "filtering": Filtering, "activation": Activation}
+NETWORK_HINTS: dict[str, Any] = {"width": float, "fine": bool, "filtering": Filtering, "activation": Activation}
 
 Variant = dict[str, Any]
 """Options in which a network differs from the registered one, by their dotted names."""

@@ -125,15 +125,14 @@ class GlobalGOCor(GOCor):
                 beta=torch.zeros(1, device=device) if beta is None else beta.float(),
                 gamma=None if gamma is None else gamma.float(),
                 table=torch.stack(self.objective.maps(squares.sqrt()).coefficients()),
-                regularization=squares[:1],  # depends on the features, see below
+                regularization=self._squared_regularization(reference).flatten(),
                 step_factor=self._step_factor(torch.float32),
                 taps=taps,
                 first=first,
                 second=second,
             )
 
-        parameters: GlobalParameters = self._derive(compute)
-        return parameters._replace(regularization=self._squared_regularization(reference).flatten())
+        return self._regularized(self._derive(compute), reference)
 
     def _floor(self, dtype: torch.dtype) -> float:
         return rounding.step_floor(dtype) if self.scale_free_step else PUBLISHED_FLOOR

@@ -4,13 +4,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..ops import select
+from ..ops.descent.operators import GlobalParameters, LocalParameters
 from ..ops.descent.reference import Problem, State, steepest_descent
 from ..ops.forms import Form
 from ..utils.checks import check_choice, check_count, check_feature_pair, check_features
@@ -18,6 +19,8 @@ from ..utils.errors import InputError
 from .initializers import build_initializer
 from .objective import QuadraticObjective, QueryObjective, ReferenceObjective
 from .options import GOCorOptions
+
+Parameters = TypeVar("Parameters", GlobalParameters, LocalParameters)
 
 # Parameters of published modules and ours. A module has either the simple or the context initialiser.
 PUBLISHED_NAMES = {
@@ -227,6 +230,12 @@ class GOCor(nn.Module, ABC):
         return (
             (2 * self.log_regularization.to(dtype)).exp() * norms.square() / (reference.shape[2] * reference.shape[3])
         )
+
+    def _regularized(self, parameters: Parameters, reference: Tensor) -> Parameters:
+        """What kernels take, with the regulariser of these features; an absolute one is the same for all."""
+        if self.options.regularizer == "absolute":
+            return parameters
+        return parameters._replace(regularization=self._squared_regularization(reference).flatten())
 
     def _step_factor(self, dtype: torch.dtype) -> Tensor:
         return self.log_step_factor.to(dtype).exp()

@@ -121,15 +121,14 @@ class LocalGOCor(GOCor):
             beta = getattr(self.initializer, "beta", None)
             beta = maps.target.new_zeros(1) if beta is None else beta.float()
             absolute_gain, linear_gain, weighted_target = (values.flatten() for values in maps.coefficients())
-            decay = maps.target.new_zeros(1)  # depends on the features, see below
-            step_factor = self._step_factor(torch.float32)
+            decay, step_factor = self._squared_regularization(reference).flatten(), self._step_factor(torch.float32)
             parameters = LocalParameters(beta, absolute_gain, linear_gain, weighted_target, decay, step_factor)
             table = operators.coefficient_table(parameters, self.radius) if self.radius <= 4 else decay
             return parameters, table
 
         keep = not self._needs_gradients(reference)
         parameters, table = self._derive(compute, self.radius) if keep else compute()
-        return parameters._replace(regularization=self._squared_regularization(reference).flatten()), table
+        return self._regularized(parameters, reference), table
 
     def _kernel_options(self, reference: Tensor, iters: int) -> LocalOptions:
         channels = reference.shape[1]

@@ -24,6 +24,7 @@ from .transforms import transformed
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
+MAX_DENSE_LOOKUP = 4096  # positions of a query up to which gradients of lookups are matrix products
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
 MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
@@ -119,6 +120,15 @@ def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
     return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
 
 
+def uses_lookup_backward_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
+    """Whether a Triton kernel computes the gradients of lookups.
+
+    Its time grows with the number of filters, that of matrix products also with the positions of the query. They are
+    faster where those are few, because atomic additions to few positions wait for each other.
+    """
+    return uses_lookup_kernel(filters, query, radius) and query.shape[2] * query.shape[3] > MAX_DENSE_LOOKUP
+
+
 def needs_gradients(*tensors: Tensor) -> bool:
     """Whether autograd records an operation on these tensors; inside `torch.func`, whether it might."""
     return torch.is_grad_enabled() and (transformed() or any(tensor.requires_grad for tensor in tensors))
@@ -155,6 +165,7 @@ def tensor_cores_are_faster(features: Tensor) -> bool:
     return channels <= (64 if features.dtype == torch.float32 else 128)
 
 
+@torch.compiler.assume_constant_result  # a compiled graph must not depend on a dictionary that changes as it is made
 def kernels_run_on(device: torch.device) -> bool:
     """Whether the Triton kernels run on a device: an NVIDIA GPU from Ampere (8.0) on, with Triton and a C compiler."""
     if not HAS_TRITON or device.type != "cuda" or torch.version.hip is not None:

@@ -96,6 +96,7 @@ class TrainConfig:
         tf32: Allow TF32 tensor cores for float32 matrix products on a GPU.
         graph: Record the training step as a CUDA graph and replay it. `None` does so on a GPU with a single process and
             falls back to eager steps if recording fails; `True` makes such a failure an error.
+        compile: Compile the network and its loss by `torch.compile`, which takes about a minute at the start.
         activation_checkpointing: Recompute the correlation layers in the backward pass to save memory.
         channels_last: Memory format of the network and the images. `None` is channels last on a GPU.
 
@@ -148,6 +149,7 @@ class TrainConfig:
     precision: Literal["auto", "bf16", "float32"] = "auto"
     tf32: bool = True
     graph: bool | None = None
+    compile: bool = False
     activation_checkpointing: bool = False
     channels_last: bool | None = None
 

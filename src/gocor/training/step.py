@@ -1,8 +1,8 @@
 """One training step as a function of fixed tensors: the same code runs eagerly and inside a CUDA graph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from .losses import confidence_loss, end_point_error, known_pixels, loss_rule, m
 from .optimizer import build_optimizer, set_learning_rate, take_step, update_average
 from .targets import level_target
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 METRICS = ("loss", "epe", "grad_norm")
 
 
@@ -78,6 +79,9 @@ class TrainStep:
         self.rule = loss_rule(config, network, len(units))
         self.units = units[: len(self.rule.weights)]
         self.autocast_dtype = autocast_dtype(config, device)
+        self.outputs = _compiled(network.outputs, config)
+        self.multi_level_loss = _compiled(multi_level_loss, config)
+        self.confidence_loss = _compiled(confidence_loss, config)
         self.buffers = Buffers(
             reference=torch.zeros(batch, 3, height, width, device=device),
             query=torch.zeros(batch, 3, height, width, device=device),
@@ -124,10 +128,11 @@ class TrainStep:
         flows, confidence = self.forward()
         targets = self.targets(flows)
         counts = self.group.sum_(known_pixels(targets))
-        loss = multi_level_loss(flows, targets, self.rule, counts)
+        loss = self.multi_level_loss(flows, targets, self.rule, counts)
         if confidence is not None:
             b = self.buffers
-            loss = loss + confidence_loss(confidence, flows[-1], b.flow, b.visible, b.hidden) / self.group.world_size
+            entropy = self.confidence_loss(confidence, flows[-1], b.flow, b.visible, b.hidden)
+            loss = loss + entropy / self.group.world_size
         loss.backward()
         self.group.sum_gradients(self.parameters)
         with torch.no_grad():
@@ -156,7 +161,7 @@ class TrainStep:
             images = tuple(image.contiguous(memory_format=torch.channels_last) for image in images)
         dtype = self.autocast_dtype
         with torch.autocast(self.group.device.type, dtype=dtype, enabled=dtype is not None):
-            return self.network.outputs(*images, **iterations(self.network, self.config), count=len(self.units))
+            return self.outputs(*images, **iterations(self.network, self.config), count=len(self.units))
 
     def fine_error(self, flow: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
         """Sum of the finest level's end-point errors over its known pixels, in pixels of the training images."""
@@ -179,6 +184,10 @@ class TrainStep:
         self.totals.zero_()
         means = {name: value / count if count else float("nan") for name, value in zip(METRICS, sums, strict=True)}
         return means | {"skipped": int(self.skipped)}
+
+
+def _compiled(function: Function, config: TrainConfig) -> Function:
+    return cast(Function, torch.compile(function, dynamic=False)) if config.compile else function
 
 
 def autocast_dtype(config: TrainConfig, device: torch.device) -> torch.dtype | None:

@@ -107,3 +107,11 @@ def test_lookup(dtype, compiled):
     query = torch.zeros(1, 33, 6, 9, dtype=dtype)
     lookup(torch.zeros(1, 33, 4, 5), pool_pyramid(query, 2), torch.zeros(1, 2, 4, 5))
     assert compiled == ["_lookup_kernel"] * 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_a_lookup(dtype, compiled, monkeypatch):
+    monkeypatch.setattr(select, "MAX_DENSE_LOOKUP", 0)
+    query = torch.zeros(1, 33, 6, 9, dtype=dtype, requires_grad=True)
+    lookup(torch.zeros(1, 33, 4, 5, requires_grad=True), [query], torch.zeros(1, 2, 4, 5)).sum().backward()
+    assert compiled == ["_lookup_kernel", "_lookup_backward_kernel"]

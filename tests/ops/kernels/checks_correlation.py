@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gocor.ops import select
 from gocor.ops.correlation import lookups, lookups_triton
 from gocor.ops.correlation import reference as specification
 from gocor.ops.correlation import triton as kernels
@@ -101,7 +102,48 @@ def test_lookup(size, query, channels, radius, dtype, monkeypatch):
     with poisoned_memory(monkeypatch):
         ours = lookups_triton.lookup(filters, features, coordinates, radius)
     assert ours.dtype == dtype
-    assert ours.is_contiguous()
+    assert ours.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(
         ours, plain, rtol=1e-2 if dtype == torch.float16 else 1e-4, atol=1e-2 if dtype == torch.float16 else 1e-4
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "query", "channels", "radius"),
+    [((3, 4), (5, 6), 7, 1), ((2, 3), (4, 9), 40, 3), ((1, 1), (1, 1), 3, 2), ((2, 2), (3, 3), 5, 0)],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_gradients_of_a_lookup(size, query, channels, radius, dtype, wanted, monkeypatch):
+    filters = torch.randn(2, channels, *size, device=DEVICE)
+    features = torch.randn(2, channels, *query, device=DEVICE).to(dtype)
+    coordinates = 2 * torch.randn(2, 2, *size, device=DEVICE) + 2
+    coordinates[0, 0, 0, 0] = float("nan")
+    grad = torch.randn(2, (2 * radius + 1) ** 2, *size, device=DEVICE).to(dtype)
+    monkeypatch.setattr(select, "MAX_DENSE_LOOKUP", 10**9)
+    plain = torch.ops.gocor.lookup_backward(grad, filters, features, coordinates, radius, *wanted)
+    with poisoned_memory(monkeypatch):
+        ours = lookups_triton.lookup_backward(grad, filters, features, coordinates, radius, *wanted)
+    tolerance = 1e-2 if dtype == torch.float16 else 1e-4
+    for found, expected, needed in zip(ours, plain, wanted, strict=True):
+        assert (found is not None) == needed
+        if needed:
+            torch.testing.assert_close(found, expected.float(), rtol=tolerance, atol=tolerance)
+
+
+def test_gradients_of_lookups_in_large_queries_are_a_kernel(monkeypatch):
+    filters = torch.randn(1, 5, 3, 4, device=DEVICE, requires_grad=True)
+    features = torch.randn(1, 5, 6, 7, device=DEVICE, requires_grad=True)
+    coordinates = 2 * torch.randn(1, 2, 3, 4, device=DEVICE) + 2
+
+    def gradients(limit):
+        monkeypatch.setattr(select, "MAX_DENSE_LOOKUP", limit)
+        return torch.autograd.grad(lookups.lookup(filters, [features], coordinates, 2).square().sum(), inputs)
+
+    inputs, calls = (filters, features), []
+    monkeypatch.setattr(select, "uses_lookup_kernel", lambda *a: True)  # the interpreter's tensors are on the CPU
+    kernel = lookups_triton.lookup_backward
+    monkeypatch.setattr(lookups_triton, "lookup_backward", lambda *a: calls.append(1) or kernel(*a))
+    for ours, plain in zip(gradients(41), gradients(42), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    assert len(calls) == 1

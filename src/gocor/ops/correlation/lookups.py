@@ -146,6 +146,8 @@ def _lookup_operator(filters: Tensor, query: Tensor, coordinates: Tensor, radius
 @_lookup_operator.register_fake
 def _(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     batch, _, height, width = filters.shape
+    if select.uses_lookup_kernel(filters, query, radius):
+        return query.new_empty(batch, height, width, (2 * radius + 1) ** 2).permute(0, 3, 1, 2)  # channels last
     return query.new_empty(batch, (2 * radius + 1) ** 2, height, width)
 
 
@@ -153,7 +155,12 @@ def _(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tenso
 def _lookup_backward_operator(
     grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, radius: int, of_filters: bool, of_query: bool
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of filters and query, by matrix products with the scores' gradients of a few filters at a time."""
+    """Gradients of filters and query: by a kernel, or by matrix products for a few filters at a time."""
+    if select.uses_lookup_backward_kernel(filters, query, radius):
+        found = _kernels().lookup_backward(grad, filters, query, coordinates, radius, of_filters, of_query)
+        pairs = zip(found, (filters, query), strict=True)
+        bars = [like.new_empty(0) if bar is None else bar.to(like.dtype).contiguous() for bar, like in pairs]
+        return bars[0], bars[1]
     batch, channels, height, width = filters.shape
     acc, wide, count = _product_dtype(filters, query), accumulation_dtype(filters, query), height * width
     rows, keys = filters.flatten(2).mT, query.flatten(2).mT.to(acc)  # (B, N, C), (B, Nq, C)

@@ -1,0 +1,106 @@
+"""The last updates of the recurrent network, at a quarter of the resolution."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..modules import LocalGOCor
+from ..ops import pool_pyramid
+from ..ops.correlation.lookups import repeated_lookup
+from ..ops.warp import pixel_grid
+from .recurrent_blocks import ConvexUpsampler, ResidualBlock, UpdateBlock, lookup_operand, unit_norm
+
+STRIDE = 4  # pixels of the image per pixel of the features
+RADIUS, SCALES = 3, 2  # of the lookups: the coarse flow is right to a few pixels, or this stage cannot mend it
+
+
+class FineHead(nn.Module):
+    """Features of VGG-16 at 1/2 and 1/4, before pooling → features at 1/4.
+
+    Args:
+        inputs: channels of the two.
+        outputs: channels of the result.
+        inner: channels in between.
+    """
+
+    def __init__(self, inputs: tuple[int, ...], outputs: int, inner: int) -> None:
+        super().__init__()
+        self.from_half = nn.Conv2d(inputs[0], inner, 3, stride=2, padding=1)
+        self.from_quarter = nn.Conv2d(inputs[1], inner, 1)
+        self.block = ResidualBlock(inner)
+        self.last = nn.Conv2d(inner, outputs, 1)
+
+    def forward(self, levels: list[Tensor]) -> Tensor:
+        """`(B, C, H/2, W/2)`, `(B, C′, H/4, W/4)` → `(B, outputs, H/4, W/4)`."""
+        return self.last(self.block(self.from_half(levels[0]) + self.from_quarter(levels[1])))
+
+
+class FineStage(nn.Module):
+    """Updates at 1/4 of the resolution, which start from the flow and the state that were found at 1/8.
+
+    Args:
+        filters: layer that optimises the reference features into filters; `None` looks the features up themselves.
+        inputs: channels of VGG-16 at 1/2 and 1/4.
+        coarse: channels of the state at 1/8.
+        channels: of the features, the state and the context at 1/4.
+    """
+
+    def __init__(self, filters: LocalGOCor | None, inputs: tuple[int, ...], coarse: int, channels: int) -> None:
+        super().__init__()
+        self.channels, self.filters = channels, filters
+        inner = 8 * (3 * channels // 16)  # half as many again, in the groups of the normalisation
+        self.matching_head = FineHead(inputs, channels, inner)
+        self.context_head = FineHead(inputs, 2 * channels, inner)
+        self.carry = nn.Conv2d(coarse, channels, 1)
+        self.update = UpdateBlock(SCALES * (2 * RADIUS + 1) ** 2, channels)
+        self.upsampler = ConvexUpsampler(channels, STRIDE)
+        last = nn.Conv2d(channels, 2, 3, padding=1)
+        for parameter in last.parameters():
+            nn.init.zeros_(parameter)  # the confidence starts as that of the coarse state
+        self.confidence_head = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), last)
+
+    def encode(self, levels: list[Tensor]) -> Tensor:
+        """Features of VGG-16 → matching features of unit norm, `(B, channels, H/4, W/4)`."""
+        return unit_norm(self.matching_head(levels))
+
+    def forward(
+        self,
+        reference: Tensor,
+        query: Tensor,
+        context: Tensor,
+        state: Tensor,
+        flow: Tensor,
+        updates: int,
+        iters: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """States and flows at 1/4, in pixels of 1/4, after each update.
+
+        Args:
+            reference: matching features `(B, channels, H/4, W/4)`.
+            query: matching features, likewise.
+            context: of the reference, `(B, 2·channels, H/4, W/4)`.
+            state: at 1/8, `(B, coarse, H/8, W/8)`.
+            flow: `(B, 2, H, W)`, in pixels of the image.
+            updates: how many to make.
+            iters: iterations of the filters, in place of the layer's own.
+        """
+        size = reference.shape[2], reference.shape[3]
+        own, context = context.split([self.channels, self.channels], 1)
+        carried = F.interpolate(self.carry(state), size, mode="bilinear", align_corners=False)
+        hidden, update = (own + carried).tanh(), self.update.given(context.relu())
+        filters = reference if self.filters is None else self.filters.filters(reference, iters)
+        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(query), SCALES))
+        grid = pixel_grid(*size, device=reference.device)
+        flow = F.interpolate(flow, size, mode="bilinear", align_corners=False) / STRIDE
+        found = []
+        for _ in range(updates):
+            flow = flow.detach()
+            hidden, change = update(hidden, look_up(grid + flow, RADIUS), flow)
+            flow = flow + change
+            found.append((hidden, flow))
+        return found
+
+    def confidence(self, hidden: Tensor, coarse: Tensor) -> Tensor:
+        """Logits `(B, 2, H, W)` from the state at 1/4 and those of the state at 1/8, `(B, 2, H/8, W/8)`."""
+        logits = self.confidence_head(hidden).float()
+        logits = logits + F.interpolate(coarse, logits.shape[2:], mode="bilinear", align_corners=False)
+        return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)
