@@ -101,8 +101,10 @@ def _draw(kind: str, matchers: Mapping[str, Mapping[str, Any]]) -> bytes:
         panel.set(title=name, xlim=(0, 100), ylim=(0, 100), aspect="equal")
         panel.set_xticks(range(0, 101, 20))
         panel.set_yticks(range(0, 101, 20))
-    made.supxlabel(f"predicted {kind} [%], mean of each bin", fontsize=10)
-    made.supylabel(f"points that are {TRUE[kind]} [%]", fontsize=10)
+    for panel in panels[-3:]:
+        panel.set_xlabel(f"mean {kind} of a bin [%]")
+    for panel in panels[::3]:
+        panel.set_ylabel(f"{TRUE[kind]} [%]")
     legend(made, panels[0])
     return png(made)
 
