@@ -105,6 +105,31 @@ def test_geometry_warns_without_ground_truth(run, tmp_path):
     assert "--geometry has nothing to estimate" in err
 
 
+def test_calibration(run, tmp_path):
+    root, network = write_sample("sintel", tmp_path / "data"), tmp_path / "mine.safetensors"
+    save_model(create_model("recurrent-gocor-tiny"), network)
+    model = f"recurrent-gocor-tiny:{network}"
+    command = ["eval", "sintel-final", "--root", root, "--model", model, "--calibration", "-o", tmp_path / "out"]
+    code, printed, err = run(*command)
+    assert (code, err) == (0, "")
+    assert "recurrent-gocor-tiny (mine): confidence (learnt)" in printed
+    assert "recurrent-gocor-tiny (mine): visibility (learnt)" in printed
+    assert (tmp_path / "out" / "calibration.png").read_bytes().startswith(b"\x89PNG")
+    code, printed, err = run(*command, "--confidence", "consistency", "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(printed)
+    found = summary["matchers"]["recurrent-gocor-tiny (mine)"]["sintel-final"]["calibration"]
+    assert set(found) == {"confidence"}
+    assert found["confidence"]["source"] == "consistency"
+    assert summary["calibration"]["recurrent-gocor-tiny (mine)"] == found
+
+
+def test_calibration_warns_without_a_confidence(run, pairs, tmp_path):
+    code, _, err = run("eval", "manifest", "--root", pairs, "--model", "identity", "--calibration", "-o", tmp_path)
+    assert code == 0
+    assert "--calibration has nothing to measure" in err
+
+
 @needs_real
 def test_the_dev_set_is_one_command(run, tmp_path):
     code, printed, err = run("eval", "dev", "--root", REAL, "--model", "identity", "--limit", "1", "-o", tmp_path)
@@ -125,6 +150,11 @@ def test_the_dev_set_is_one_command(run, tmp_path):
             "--sheets compares models: give --model twice or more",
         ),
         (["eval", "manifest", "--model", "dis", "--pixel", "3,4"], "--pixel is for the sheets"),
+        (["eval", "manifest", "--model", "dis", "--confidence", "learnt"], "--confidence is for the calibration"),
+        (
+            ["eval", "manifest", "--model", "basenet-gocor-tiny", "--calibration", "--confidence", "learnt"],
+            "basenet-gocor-tiny does not learn a confidence: choose 'consistency'",
+        ),
         (
             ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "3"],
             "--pixel must be X,Y, got '3'",

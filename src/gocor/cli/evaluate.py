@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Results = dict[str, dict[str, Evaluation]]
 
 RuleName = Literal["paper", "text", "inside"]
+ConfidenceName = Literal["learnt", "consistency"]
 FILE_WIDTH = 1000  # columns of a table that is printed to a file or a pipe
 
 Dataset = Annotated[
@@ -55,6 +56,16 @@ Fast = Annotated[bool, Option("--fast", help="Faster and less finely, as `gocor 
 Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
 Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
 Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
+Calibration = Annotated[
+    bool, Option("--calibration", help="Also measure how often matches of each confidence are right (ECE, AUC, AUSE).")
+]
+Confidence = Annotated[
+    ConfidenceName | None,
+    Option(
+        help="For --calibration: the confidence that the network has learnt, or that of the forward-backward error; "
+        "default: the first if the network learns it."
+    ),
+]
 Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with all models.")]
 Pixel = Annotated[str | None, Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
 
@@ -77,6 +88,8 @@ def evaluate(
     align: Align = False,
     limit: Limit = None,
     geometry: Geometry = False,
+    calibration: Calibration = False,
+    confidence: Confidence = None,
     sheets: Sheets = 0,
     pixel: Pixel = None,
     overwrite: Overwrite = False,
@@ -94,7 +107,7 @@ def evaluate(
     models = model or []
     iters: dict[str, Any] = {"iters_local": iters_local, "iters_global": iters_global}
     check_folder(output)
-    _check(models, sheets, pixel=pixel)
+    _check(models, sheets, pixel=pixel, confidence=confidence if not calibration else None)
     shown_pixel = _parse_pixel(pixel)
 
     from ..evaluation.benchmarks import open_benchmark
@@ -104,10 +117,16 @@ def evaluate(
     from ..matching.options import MatchOptions
 
     options = MatchOptions(
-        updates=updates, min_size=min_size, max_size=max_size or None, align=align, fast=fast, **iters
+        updates=updates,
+        min_size=min_size,
+        max_size=max_size or None,
+        align=align,
+        confidence=confidence,
+        fast=fast,
+        **iters,
     )
     rows = find_matchers(models, options, weights=weights, device=device)
-    benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, limit=limit)
+    benchmarks = open_benchmark(dataset, root, rules=rules, geometry=geometry, calibration=calibration, limit=limit)
     with locked_folder(output):  # a report is that of one command
         results = _run(rows, benchmarks, output, root, overwrite=overwrite)
         command = shlex.join(["gocor", *sys.argv[1:]])
@@ -117,19 +136,21 @@ def evaluate(
     if json:
         _print_json(results, files)
         return
-    _print(results, geometry=geometry)
+    _print(results, geometry=geometry, calibration=calibration)
     for file in files:
         echo(f"wrote {file}")
 
 
-def _check(models: list[str], sheets: int, *, pixel: str | None) -> None:
-    """Check that the options fit together."""
+def _check(models: list[str], sheets: int, *, pixel: str | None, confidence: str | None) -> None:
+    """Check that the options fit together; `confidence` is that of a command without --calibration."""
     if not models:
         raise InputError("give at least one --model")
     if sheets and len(models) < 2:
         raise InputError("--sheets compares models: give --model twice or more")
     if pixel is not None and not sheets:
         raise InputError("--pixel is for the sheets: give --sheets too")
+    if confidence is not None:
+        raise InputError("--confidence is for the calibration: give --calibration too")
 
 
 def _parse_pixel(text: str | None) -> tuple[float, float] | None:
@@ -166,7 +187,7 @@ def _run(
     return results
 
 
-def _print(results: "Results", *, geometry: bool) -> None:
+def _print(results: "Results", *, geometry: bool, calibration: bool) -> None:
     from rich.console import Console
 
     from ..evaluation.reports import AREAS, terminal_tables
@@ -177,17 +198,28 @@ def _print(results: "Results", *, geometry: bool) -> None:
         Console(width=width).print(table)
     if geometry and not any(key in one.summary for of in results.values() for one in of.values() for key in AREAS):
         say("warning: no pair has a homography or calibrated cameras, --geometry has nothing to estimate")
+    if calibration and not any("calibration" in one.summary for of in results.values() for one in of.values()):
+        say("warning: no model gives a confidence, --calibration has nothing to measure")
 
 
 def _print_json(results: "Results", files: list[Path]) -> None:
     """Print the metrics of each matcher on each data set, AEPE in pixels and all others as fractions."""
     import json
 
+    from ..evaluation.calibration_report import overall_calibration
+
     matchers = {
         label: {
-            name: {"protocol": found.protocol.name, "pairs": len(found.rows), "metrics": found.metrics}
+            name: {
+                "protocol": found.protocol.name,
+                "pairs": len(found.rows),
+                "metrics": found.metrics,
+                **{key: found.summary[key] for key in ("calibration",) if key in found.summary},
+            }
             for name, found in sets.items()
         }
         for label, sets in results.items()
     }
-    echo(json.dumps({"matchers": matchers, "files": [str(file) for file in files]}, indent=2))
+    calibration = overall_calibration(results)
+    summary = {"matchers": matchers, **({"calibration": calibration} if calibration else {})}
+    echo(json.dumps(summary | {"files": [str(file) for file in files]}, indent=2))

@@ -74,7 +74,13 @@ NAMES = ("dev", *SEVERAL, *ENTRIES)
 
 
 def open_benchmark(
-    name: str, root: PathLike, *, rules: Rules | None = None, geometry: bool = False, limit: int | None = None
+    name: str,
+    root: PathLike,
+    *,
+    rules: Rules | None = None,
+    geometry: bool = False,
+    calibration: bool = False,
+    limit: int | None = None,
 ) -> dict[str, Benchmark]:
     """The data sets of a benchmark, by name.
 
@@ -86,6 +92,7 @@ def open_benchmark(
             Sintel's AEPE and PCK over images, not over all pixels; `"inside"`, original images, points whose target
             lies in the query, mean over pairs. The default is `"paper"`; `dev` and `manifest` only have `"inside"`.
         geometry: also estimate homographies and poses from the flow, if their ground truth is known.
+        calibration: also compare the confidence of each match with its error, see `calibration`.
         limit: largest number of pairs of each data set, evenly spaced.
     """
     if rules is not None:
@@ -99,7 +106,9 @@ def open_benchmark(
     else:
         raise InputError(f"no benchmark is named {name!r}; there are {', '.join(NAMES)}")
     return {
-        key: Benchmark(data if limit is None else data.spread(limit), replace(protocol, geometry=geometry))
+        key: Benchmark(
+            data if limit is None else data.spread(limit), replace(protocol, geometry=geometry, calibration=calibration)
+        )
         for key, (data, protocol) in opened.items()
     }
 

@@ -24,15 +24,31 @@ BOUNDARIES = {"d0-10": (0, 10), "d10-60": (10, 60), "d60-140": (60, 140)}  # Dis
 
 
 class Errors(NamedTuple):
-    """End-point errors of the scored points, lengths of their true flow, and the points as in `Truth`; N rows each."""
+    """End-point errors of the scored points; N rows each.
+
+    Attributes:
+        error: end-point errors.
+        length: lengths of the true flow.
+        start: the points, as in `Truth`.
+        occluded: the points that are occluded, as in `Truth`.
+        inside: the points whose true target lies in the query.
+    """
 
     error: Array
     length: Array
     start: Array
     occluded: Mask | None
+    inside: Mask
 
 
-def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True, rounding: Rounding = "none") -> Errors:
+def endpoint_errors(
+    pair: Pair,
+    flow: NDArray[Any],
+    *,
+    inside_only: bool = True,
+    rounding: Rounding = "none",
+    scale: tuple[float, float] = (1.0, 1.0),
+) -> Errors:
     """End-point errors of a flow.
 
     Args:
@@ -41,9 +57,10 @@ def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True,
         inside_only: score only points whose true target lies in the query, `[0, Wq-1] × [0, Hq-1]`.
         rounding: for sparse points: `"none"` interpolates the estimate at the point, `"read"` reads it at the nearest
             pixel, and `"move"` moves the point to the nearest pixel but not its target.
+        scale: factors of the errors in x and y, to measure them in other pixels than the query's own.
 
     Returns:
-        Errors in pixels of the query, float64.
+        Errors in pixels of the query times the scale, float64.
     """
     expected = (*pair.reference.shape[:2], 2)
     if tuple(flow.shape) != expected:
@@ -53,23 +70,27 @@ def endpoint_errors(pair: Pair, flow: NDArray[Any], *, inside_only: bool = True,
     height, width = pair.query.shape[:2]
     if rounding == "move" and pair.points is not None:
         start = np.rint(start)
+    inside = np.asarray(((end >= 0) & (end <= (width - 1, height - 1))).all(1), np.bool_)
     if inside_only:
-        inside = ((end >= 0) & (end <= (width - 1, height - 1))).all(1)
         start, end = start[inside], end[inside]
         occluded = None if occluded is None else occluded[inside]
+        inside = inside[inside]
     if pair.points is None:
         column, row = start.astype(np.intp).T
         estimate = flow[row, column].astype(np.float64)
     else:
         estimate = sample_flow(flow, np.rint(start) if rounding == "read" else start)
     with np.errstate(invalid="ignore"):
-        error = np.linalg.norm(start + estimate - end, axis=1)
-    error = np.where(np.isfinite(error), error, np.hypot(height, width))
-    return Errors(error, np.linalg.norm(end - start, axis=1), start, occluded)
+        error = np.linalg.norm((start + estimate - end) * scale, axis=1)
+    error = np.where(np.isfinite(error), error, np.hypot(width * scale[0], height * scale[1]))
+    return Errors(error, np.linalg.norm(end - start, axis=1), start, occluded, inside)
 
 
 def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> Array:
-    """Bilinear samples `(N, 2)` of a flow `(H, W, 2)` at points `(x, y)`, those outside moved to the border."""
+    """Bilinear samples `(N, C)` of a flow `(H, W, 2)` or other maps `(H, W, C)` at points `(x, y)`.
+
+    Points outside are moved to the border.
+    """
     height, width = flow.shape[:2]
     x, y = np.clip(points, 0, (width - 1, height - 1)).astype(np.float64).T
     left, top = np.minimum(x.astype(np.intp), max(width - 2, 0)), np.minimum(y.astype(np.intp), max(height - 2, 0))

@@ -93,6 +93,8 @@ def load_later(name: str, weights: str | None, device: str, options: MatchOption
     The other arguments are those of `load_model`.
     """
     facts = sketch(name)
+    if options.confidence == "learnt" and not facts.learns_confidence:
+        raise InputError(f"{name} does not learn a confidence: choose 'consistency'")
     options = replace(
         options,
         iters_global=options.iters_global if facts.has_global_layer else None,

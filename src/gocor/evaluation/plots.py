@@ -52,6 +52,16 @@ def style(index: int) -> dict[str, Any]:
     }
 
 
+def panel_grid(count: int, *, width: float, height: float) -> tuple[Any, Any]:
+    """A figure with a number of panels of a size in inches, at most three in a row, and the panels."""
+    columns = min(3, count)
+    rows = -(-count // columns)
+    made, panels = figure(columns, rows, max(6.0, 1.2 + width * columns), 0.8 + height * rows)
+    for panel in panels.flat[count:]:
+        panel.set_visible(False)
+    return made, panels.flat[:count]
+
+
 def draw_report(results: "Results") -> dict[str, bytes]:
     """Plots of the results by file name."""
     files = {"pck.png": draw_curves(results), "aepe.png": draw_aepe(results)}
@@ -62,10 +72,8 @@ def draw_report(results: "Results") -> dict[str, bytes]:
 def draw_curves(results: "Results") -> bytes:
     """Plot PCK over the threshold, with a panel for each data set and a line for each matcher."""
     names = _dataset_names(results)
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
-    made, panels = figure(columns, rows, max(6.0, 1.2 + 3.3 * columns), 0.8 + 2.5 * rows)
-    for panel, name in zip(panels.flat, names, strict=False):
+    made, panels = panel_grid(len(names), width=3.3, height=2.5)
+    for panel, name in zip(panels, names, strict=True):
         for index, (matcher, sets) in enumerate(results.items()):
             if name in sets:
                 thresholds, shares = sets[name].curve()
@@ -73,12 +81,10 @@ def draw_curves(results: "Results") -> bytes:
         panel.set(title=name, xscale="log", ylim=(0, 102))
         panel.set_xticks([1, 3, 5, 10, 36], ["1", "3", "5", "10", "36"])
         panel.minorticks_off()
-    for panel in panels.flat[max(0, len(names) - columns) : len(names)]:
+    for panel in panels[-3:]:
         panel.set_xlabel("threshold [px]")
-    for panel in panels.flat[len(names) :]:
-        panel.set_visible(False)
     made.supylabel("PCK [%], mean over pairs", fontsize=10)
-    _legend(made, panels.flat[0])
+    legend(made, panels[0])
     return png(made)
 
 
@@ -99,7 +105,7 @@ def draw_aepe(results: "Results") -> bytes:
     for at in range(1, len(names)):
         panel.axvline(at - 0.5, color="0.9", linewidth=0.8, zorder=0)
     _plain_numbers(panel.yaxis)
-    _legend(made, panel)
+    legend(made, panel)
     return png(made)
 
 
@@ -134,7 +140,7 @@ def draw_metrics(lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str
         if metric == "seconds":
             panel.set_ylim(0, 1.1 * max(value[metric] for _, values in lines.values() for value in values))
         panel.set_xticks(sorted({value for x, _ in lines.values() for value in x}))
-    _legend(made, panels[0, 0])
+    legend(made, panels[0, 0])
     return png(made)
 
 
@@ -142,7 +148,7 @@ def _dataset_names(results: "Results") -> list[str]:
     return list(dict.fromkeys(name for sets in results.values() for name in sets))
 
 
-def _legend(made: Any, panel: Any) -> None:
+def legend(made: Any, panel: Any) -> None:
     """Add a legend below the panels, in as many columns as fit; the figure grows by its rows."""
     handles, labels = panel.get_legend_handles_labels()
     width, height = made.get_size_inches()

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair
 from ..utils.errors import InputError
+from .calibration import calibration_row, summarise_calibration
+from .estimates import Estimate
 from .geometry import HOMOGRAPHY_THRESHOLDS, POSE_THRESHOLDS, auc, homography_error, relative_pose_error
 from .metrics import Rounding, Sums, add, endpoint_errors, ratios, regions, sums
 from .transforms import pad_to_common_size, resize_by_short_side, resize_homography_pair
@@ -38,6 +40,7 @@ class Protocol:
             `"group"` over pairs, then over groups; `"pooled"` over all points of the data set.
         flips: whether a network may mirror images.
         geometry: whether homographies and poses are estimated from the flow, if their ground truth is known.
+        calibration: whether the confidence of each match is compared with its error, for matchers that give one.
         enlarge: whether a network may enlarge small images, unless the options say how. The paper's do not.
     """
 
@@ -51,6 +54,7 @@ class Protocol:
     average: Mapping[str, Average] = field(default_factory=dict)
     flips: bool = False
     geometry: bool = False
+    calibration: bool = False
     enlarge: bool = True
 
 
@@ -104,30 +108,34 @@ TSS = Protocol(
 FLOW = Protocol("flow", inside_only=False, metrics=("aepe", "pck-1", "fl"))
 
 
-def score(protocol: Protocol, original: Pair, pair: Pair, flow: NDArray[Any]) -> Row | None:
+def score(protocol: Protocol, original: Pair, pair: Pair, found: NDArray[Any] | Estimate) -> Row | None:
     """Score one pair.
 
     Args:
         protocol: how to score.
         original: the pair before `protocol.prepare`.
         pair: the pair after it.
-        flow: the estimate `(H, W, 2)`.
+        found: the estimated flow `(H, W, 2)`, with or without its confidence.
 
     Returns:
-        Name, group, sums over the points of each region, and errors of homography and pose; `None` if no point counts.
+        Name, group, sums over the points of each region, errors of homography and pose, and the calibration; `None` if
+        no point counts.
     """
+    flow = found.flow if isinstance(found, Estimate) else found
     errors = endpoint_errors(pair, flow, inside_only=protocol.inside_only, rounding=protocol.rounding)
     if not errors.error.size:
         return None
     limit = None if protocol.alpha is None else protocol.alpha * max(original.query.shape[:2])
-    found = {"all": sums(errors.error, errors.length, limit=limit)}
+    parts = {"all": sums(errors.error, errors.length, limit=limit)}
     for name, mask in regions(pair, errors, detailed=protocol.detailed).items():
-        found[name] = sums(errors.error[mask], errors.length[mask], limit=limit)
-    row: Row = {"name": original.name, "group": original.group, "regions": found}
+        parts[name] = sums(errors.error[mask], errors.length[mask], limit=limit)
+    row: Row = {"name": original.name, "group": original.group, "regions": parts}
     if protocol.geometry and pair.homography is not None:
         row["homography_error"] = _finite(homography_error(pair, flow))
     if protocol.geometry and pair.cameras is not None:
         row["pose_error"] = _finite(relative_pose_error(pair, flow))
+    if protocol.calibration and isinstance(found, Estimate):
+        row["calibration"] = calibration_row(pair, found, rounding=protocol.rounding)
     return row
 
 
@@ -137,7 +145,7 @@ def summarise(protocol: Protocol, rows: Sequence[Row]) -> dict[str, Any]:
     Returns:
         `metrics`: those of the protocol. `pairs`, `points`, and `seconds`, the mean time of a pair. `regions`: for each
         region every metric in the averages `pair`, `group` and `pooled`. `groups`: means over the pairs of each group.
-        `homography_auc` and `pose_auc`, if these were estimated.
+        `homography_auc` and `pose_auc`, if these were estimated, and what `summarise_calibration` returns.
     """
     if not rows:
         raise InputError("no pair has any point that counts")
@@ -160,7 +168,7 @@ def summarise(protocol: Protocol, rows: Sequence[Row]) -> dict[str, Any]:
         if errors:
             name = key.removesuffix("_error")
             summary[f"{name}_auc"] = {f"{threshold:g}": auc(errors, threshold) for threshold in thresholds}
-    return summary
+    return summary | summarise_calibration(rows)
 
 
 def _averages(rows: Sequence[Row], region: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..utils.files import PathLike, write_files
+from .calibration_report import draw_calibration, overall_calibration, reliability_tables, summary_tables
 from .metrics import BOUNDARIES, SPEEDS, ratios
 from .protocols import Protocol
 from .runner import Evaluation
@@ -76,6 +77,8 @@ def terminal_tables(results: Results, width: int) -> list["Table"]:
             thresholds = " / ".join(next(iter(known.values())).summary[key])
             rows = [[matcher, *(_areas(of.get(name), key) for name in known)] for matcher, of in results.items()]
             tables.append(rich_table([f"{key.removesuffix('_auc')} AUC at {thresholds} {unit}", *known], rows))
+    for table in (*summary_tables(results), *reliability_tables(results, only_all=True)):
+        tables.append(rich_table([table.title, *table.head], table.rows))
     return tables
 
 
@@ -93,7 +96,7 @@ def rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
 
 
 def to_markdown(results: Results, *, title: str, command: str = "") -> str:
-    """A report with a table of all data sets, then details by region, by group and of homographies and poses."""
+    """A report with a table of all data sets, then details by region, by group, of geometry and of calibration."""
     sets = sets_of(results)
     lines = [f"# {title}", ""]
     if command:
@@ -107,14 +110,23 @@ def to_markdown(results: Results, *, title: str, command: str = "") -> str:
     lines += ["", "Seconds a pair:", "", *markdown_table(["matcher", *sets], timed)]
     for name in sets:
         lines += _details(name, {matcher: of[name] for matcher, of in results.items() if name in of})
+    for what, tables in (("calibration", summary_tables(results)), ("reliability", reliability_tables(results))):
+        for table in tables:
+            lines += ["", f"## {what} of {table.title}", ""]
+            lines += markdown_table(["data set" if what == "calibration" else "bin", *table.head], table.rows)
     return "\n".join(lines) + "\n"
 
 
 def to_json(results: Results, **about: Any) -> dict[str, Any]:
-    """All summaries and the figures of every pair, for JSON; further entries are added at the top."""
+    """All summaries and the figures of every pair, for JSON; further entries are added at the top.
+
+    `calibration` there is that over all data sets.
+    """
+    calibration = overall_calibration(results)
     return {
         "gocor": __version__,
         **about,
+        **({"calibration": calibration} if calibration else {}),
         "matchers": {
             matcher: {
                 name: {
@@ -138,6 +150,7 @@ def write_report(results: Results, folder: PathLike, *, title: str, command: str
         "results.json": content.encode(),
         "results.md": to_markdown(results, title=title, command=command).encode(),
         **draw_report(results),
+        **draw_calibration(results),
     }
     return write_files(folder, files)
 

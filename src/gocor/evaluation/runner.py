@@ -16,15 +16,18 @@ from .._version import __version__
 from ..data.datasets import PairDataset
 from ..data.datasets.pair import Item
 from ..models.network import MatchingNetwork
+from ..utils.arrays import Picture
 from ..utils.documents import parse_json
 from ..utils.errors import InputError
 from ..utils.files import PathLike, read_bytes, remove_leftovers, write_bytes_atomically
 from .baselines import Matcher, match_options, network_matcher
 from .benchmarks import Benchmark
+from .estimates import Estimate, network_estimator
 from .metrics import THRESHOLDS
 from .protocols import INSIDE, Protocol, Row, score, summarise
 
 Progress = Callable[[str, str], None]
+AnyMatcher = Matcher | Callable[[Picture, Picture], Estimate]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Evaluation:
 
 
 def evaluate(
-    matcher: Matcher | MatchingNetwork,
+    matcher: AnyMatcher | MatchingNetwork,
     dataset: PairDataset,
     protocol: Protocol = INSIDE,
     *,
@@ -67,7 +70,8 @@ def evaluate(
     """Match the pairs of a data set and score them.
 
     Args:
-        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`.
+        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`. A function
+            may also return an `Estimate`, whose confidence is scored if the protocol says so.
         dataset: the pairs.
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,
@@ -83,7 +87,8 @@ def evaluate(
         if not protocol.enlarge and options.get("min_size") is None:
             options["min_size"] = 0
         chosen = match_options(options).resolve(matcher, flips=protocol.flips).as_dict()
-        match = network_matcher(matcher, **chosen, flips=protocol.flips)
+        make = network_estimator if protocol.calibration else network_matcher
+        match: AnyMatcher = make(matcher, **chosen, flips=protocol.flips)
     elif options:
         raise InputError(f"{', '.join(options)}: these are options of networks, but the matcher is a function")
     else:
@@ -106,7 +111,7 @@ def evaluate(
 
 
 def evaluate_all(
-    matcher: Matcher | MatchingNetwork,
+    matcher: AnyMatcher | MatchingNetwork,
     benchmarks: Mapping[str, Benchmark],
     *,
     save: PathLike | None = None,
@@ -119,14 +124,15 @@ def evaluate_all(
     }
 
 
-def _score(match: Matcher, item: Item, protocol: Protocol) -> Row | None:
+def _score(match: AnyMatcher, item: Item, protocol: Protocol) -> Row | None:
     """Read, match and score one pair; `None` if no point of it counts."""
     original = item.read()
     pair = protocol.prepare(original)
     start = time.perf_counter()
-    flow = np.asarray(match(pair.reference, pair.query))  # It is on the host, so a GPU has finished.
+    found = match(pair.reference, pair.query)
+    found = found if isinstance(found, Estimate) else np.asarray(found)  # It is on the host, so a GPU has finished.
     seconds = time.perf_counter() - start
-    row = score(protocol, original, pair, flow)
+    row = score(protocol, original, pair, found)
     return None if row is None else row | {"seconds": seconds}
 
 
@@ -147,7 +153,7 @@ def _saved_or_computed(folder: Path | None, key: Mapping[str, Any], compute: Cal
 
 def _rules(protocol: Protocol) -> dict[str, Any]:
     """The fields of a protocol that a pair's row depends on."""
-    names = ("inside_only", "rounding", "detailed", "alpha", "flips", "geometry")
+    names = ("inside_only", "rounding", "detailed", "alpha", "flips", "geometry", "calibration")
     return {"prepare": protocol.prepare.__name__, **{name: getattr(protocol, name) for name in names}}
 
 

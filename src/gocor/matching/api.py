@@ -215,6 +215,17 @@ def match_tensors(
     return Matched(found.flow, back, found.confidence, found.visibility)
 
 
+def working_size(network: MatchingNetwork, height: int, width: int, options: MatchOptions) -> tuple[int, int]:
+    """Height and width at which a network matches images with a reference of a given size."""
+    bounds = options.resolve(network)
+    return network.working_size(height, width, min_size=bounds.min_size or 0, max_size=bounds.max_size)
+
+
+def working_scale(size: tuple[int, int], height: int, width: int) -> float:
+    """Pixels of the working size per pixel of a reference of a given size."""
+    return math.sqrt(math.prod(size) / (height * width))
+
+
 def _match_batch(
     batch: list[tuple[Picture, Picture]], network: MatchingNetwork, options: MatchOptions
 ) -> list[MatchResult]:
@@ -233,11 +244,9 @@ def to_results(
 ) -> list[MatchResult]:
     """Results of pairs that all have the same two sizes, from the flows that were found between them."""
     height, width = references[0].shape[:2]
-    bounds = options.resolve(network)
-    size = network.working_size(height, width, min_size=bounds.min_size or 0, max_size=bounds.max_size)
-    scale = math.sqrt(math.prod(size) / (height * width))
     query_height, query_width = queries[0].shape[:2]
-    confidence, occlusion = certainty(found, (query_height, query_width), scale)
+    size = working_size(network, height, width, options)
+    confidence, occlusion = certainty(found, (query_height, query_width), working_scale(size, height, width))
     return [
         MatchResult(
             reference=references[i],

@@ -31,11 +31,19 @@ def certainty(found: Matched, query_size: tuple[int, int], scale: float) -> tupl
         query_size: `(Hq, Wq)`.
         scale: see `consistency`.
     """
-    if found.confidence is not None and found.visibility is not None:
-        inside = inside_mask(found.forward, query_size)
-        return found.confidence * inside, (found.visibility < 0.5) | ~inside
+    visible = visibility(found, query_size)
+    if found.confidence is not None and visible is not None:
+        return found.confidence * inside_mask(found.forward, query_size), visible < 0.5
     assert found.backward is not None
     return consistency(found.forward, found.backward, scale)
+
+
+def visibility(found: Matched, query_size: tuple[int, int]) -> Tensor | None:
+    """Predicted probability that the query shows the pixel, `(B, 1, H, W)`, 0 where the match is outside the query.
+
+    `None` if the network does not predict it.
+    """
+    return None if found.visibility is None else found.visibility * inside_mask(found.forward, query_size)
 
 
 def consistency(forward: Tensor, backward: Tensor, scale: float) -> tuple[Tensor, Tensor]:

@@ -30,9 +30,10 @@ class MatchResult:
         reference: RGB picture `(H, W, 3)`, uint8.
         query: RGB picture `(Hq, Wq, 3)`, uint8.
         flow: `(2, H, W)` float32: reference pixel + flow = query pixel, channel 0 is x, in the query's own pixels.
-        confidence: `(H, W)` float32 in [0, 1]: `1 / (1 + e)`, with e the forward–backward error in pixels of the
-            network's working size; 0 where the match is outside the query.
-        occlusion: `(H, W)` bool: occlusion mask, by the forward–backward test.
+        confidence: `(H, W)` float32 in [0, 1]: the probability that the flow is at most 2 pixels of the network's
+            working size off, if the network learns it; else `1 / (1 + e)`, with e the forward–backward error in these
+            pixels. 0 where the match is outside the query.
+        occlusion: `(H, W)` bool: occlusion mask, as the network predicts it, or by the forward–backward test.
         model: name of the network.
     """
 
