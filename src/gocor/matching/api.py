@@ -105,6 +105,8 @@ def match(
             by a homography (`gocor.matching.planar`). `None` does so if the network can.
         confidence: where confidence and occlusion come from: `"learnt"` by the network, `"consistency"` with the flow
             in the opposite direction; `None` takes the first if the network learns it.
+        fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
+            a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding
             from that of the pair alone, by about 1e-4 pixels at most.
 
@@ -125,7 +127,7 @@ def match(
     many, pairs = _as_pairs(reference, query)
     if not isinstance(model, (str, MatchingNetwork)):
         raise InputTypeError(f"model must be a name of list_models() or a MatchingNetwork, got {type(model).__name__}")
-    network = load_model(model, weights, device=choose_device(device)) if isinstance(model, str) else model
+    network = load_model(model, weights, device=choose_device(device), fast=fast) if isinstance(model, str) else model
     results = list(match_stream(pairs, network, options, batch_size=batch_size))
     return results if many else results[0]
 

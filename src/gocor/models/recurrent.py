@@ -270,13 +270,15 @@ class RecurrentNet(MatchingNetwork):
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
-        levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
-        return unit_norm(self.matching_head(levels)), self.context_head(levels), F.max_pool2d(levels[-1], 2)
+        with autocast(image.device, self.autocast_dtype):
+            levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
+            return unit_norm(self.matching_head(levels)), self.context_head(levels), F.max_pool2d(levels[-1], 2)
 
     def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
         own, other = (Features(*image[:2]) for image in (reference, query))
-        return STRIDE * self._match(own, other, COARSE_UPDATES)[-1][1]
+        with autocast(own.coarse.device, self.autocast_dtype):
+            return STRIDE * self._match(own, other, COARSE_UPDATES)[-1][1]
 
     def _pooled(self, reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """Features at 1/8 → those that global matching compares: halved once, and again while they are too many."""
