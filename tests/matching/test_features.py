@@ -10,6 +10,7 @@ from gocor.matching import MatchOptions
 from gocor.matching.api import match_pictures
 from gocor.matching.features import CPU_BYTES, FeatureCache, Images, default_limit, encode
 from gocor.models import create_model
+from gocor.models.graphs import GraphCache
 
 SIZES = ((48, 64), (64, 48), (48, 64), (80, 96))
 
@@ -86,6 +87,18 @@ def test_coarse_features_of_unaligned_images_are_computed_once():
     plain = [match_pictures([pair], network, options)[0] for pair in pairs]
     assert kept <= sum(calls) - 2  # of three references, two are one image; so are two of three queries
     check_same(found, plain)
+
+
+def test_networks_with_graphs_match_whole_pairs_one_by_one_in_the_alignment(network, monkeypatch):
+    """A graph belongs to one batch size, and the number of pairs that are aligned varies."""
+    options, counts, real = MatchOptions(min_size=0, updates=1), [], network.predict
+    some = pictures(((64, 64),) * 3)
+    pairs = list(combinations(some, 2))
+    expected = match_pictures(pairs, network, options)
+    monkeypatch.setattr(network, "graphs", GraphCache())
+    monkeypatch.setattr(network, "predict", lambda x, y, **kw: counts.append(len(x)) or real(x, y, **kw))
+    check_same(match_pictures(pairs, network, options, FeatureCache()), expected)
+    assert counts == [1, 1, 1]
 
 
 def test_the_bound_of_the_cache(network):

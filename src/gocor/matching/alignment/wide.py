@@ -126,7 +126,7 @@ def _predict(
     network: MatchingNetwork, reference: Images, query: Images, confidence: bool, options: dict[str, Any]
 ) -> Tensor:
     """Flow `(B, 2, H, W)`, or flow, confidence and visibility `(B, 4, H, W)`."""
-    if network.graphs is not None and len(reference) > 1:  # a batch size that varies would need a graph for each
+    if len(reference) > 1 and network.graphs is not None:  # a batch size that varies would need a graph for each
         single = [_predict(network, reference[[i]], query[[i]], confidence, options) for i in range(len(reference))]
         return torch.cat(single)
     found = predict(network, reference, query, confidence=confidence, **options)
