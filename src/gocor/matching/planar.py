@@ -6,7 +6,9 @@ agree with the reference as well under the homography as under the flow. Objects
 plane, keep their flow.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,6 +19,8 @@ from ..models.resizing import resize_image
 from ..ops.homography import Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, PATCH, box, patch_correlation
 from ..ops.warp import inside_mask, pixel_grid, resize_flow, warp
+
+FITS = 4  # homographies that are fitted at once, beside a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +59,15 @@ def prefer_homography(
     Returns:
         Flow `(B, 2, H, W)`, unchanged for scenes that are not flat.
     """
-    samples = zip(reference.split(1), query.split(1), flow.split(1), strict=True)
-    return torch.cat([_prefer_homography(*sample, settings) for sample in samples])
+    samples = list(zip(reference.split(1), query.split(1), flow.split(1), strict=True))
+    if not flow.is_cuda or len(samples) == 1:
+        return torch.cat([_prefer_homography(*sample, settings) for sample in samples])
+    # The device works for one pair while the host fits the homography of another.
+    with ThreadPoolExecutor(min(len(samples), FITS)) as threads:
+        return torch.cat(list(threads.map(partial(_prefer_homography, settings=settings), *zip(*samples, strict=True))))
 
 
+@torch.inference_mode()  # each thread has its own mode
 def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings) -> Tensor:
     """`prefer_homography` for one sample."""
     first, second = _bounded(reference, settings.max_side), _bounded(query, settings.max_side)

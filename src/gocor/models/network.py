@@ -27,8 +27,8 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
     """Base class of the networks: raw images in, full-resolution flow out.
 
     A network states every fact about itself that other parts of the package need, so a new one needs no edit elsewhere
-    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`; `Abilities` has what else
-    it may be able to do.
+    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`. `Abilities` has what
+    else it may be able to do.
 
     Attributes:
         pyramid: the feature extractor. `load_model` fills a `VGGPyramid` with the weights that ship.

@@ -13,6 +13,7 @@ from ...ops.homography import NEAREST, Matrix, jacobian, project, resizing
 from ...ops.patches import CONTRAST, patch_correlation
 from ...ops.warp import forward_backward_error, pixel_grid, warp
 from ...utils.arrays import Array
+from ..features import Images
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from .views import CoarseMatcher, View
 from .warping import visible_mask, warp_perspective
@@ -37,10 +38,16 @@ class AlignmentSearch:
         best: best view of each pair so far.
     """
 
-    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor, settings: AlignmentSettings) -> None:
+    def __init__(
+        self,
+        network: MatchingNetwork,
+        reference: Tensor | Images,
+        query: Tensor | Images,
+        settings: AlignmentSettings,
+    ) -> None:
         self.settings = settings
-        self.matcher = CoarseMatcher(network, reference, query, settings)
-        self.unaligned = self.matcher.match([(pair, np.eye(3)) for pair in range(len(reference))])
+        self.matcher = CoarseMatcher(network, Images.of(reference), Images.of(query), settings)
+        self.unaligned = self.matcher.match_unaligned()
         self.best = list(self.unaligned)
 
     def run(self) -> None:
@@ -144,7 +151,7 @@ class AlignmentSearch:
         Buildings with look-alike parts have several alignments. Only the right one agrees in fine detail.
         """
         settings, matcher, size = self.settings, self.matcher, (self.settings.rival_side,) * 2
-        reference, query = (images[view.pair : view.pair + 1] for images in (matcher.reference, matcher.query))
+        reference, query = (images.pixels[view.pair : view.pair + 1] for images in (matcher.reference, matcher.query))
         reference = resize_image(reference, size, published=False)
         to_query = np.linalg.inv(matcher.query_to_coarse) @ view.matrix @ resizing(size, (matcher.side,) * 2)
         warped, visible = warp_perspective(query, to_query, size), visible_mask(query, to_query, size)
