@@ -38,6 +38,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
         variant: options in which it differs from the registered network, by dotted name, see `variants`.
         has_global_layer: whether the network has a global correlation layer, which `iters_global` is for.
         min_size: lower bound of the longer side that the network works at, see `forward`. Published rules set none.
+        min_area: lower bound of the area that it works at, in units of `min_size`²: elongated images are enlarged more.
         loss_weights: weight of each level's mean end-point error in training, coarse to fine.
         published_loss_weights: the paper's weights of sums over pixels, in the units that `levels` returns.
         training_defaults: options of `gocor train` in which this network differs from the general defaults.
@@ -53,6 +54,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
     pyramid: nn.Module
     has_global_layer = True
     min_size = 0
+    min_area: ClassVar[float] = 0.0
     loss_weights: ClassVar[tuple[float, ...]] = ()
     published_loss_weights: ClassVar[tuple[float, ...]] = ()
     training_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -213,10 +215,10 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
             height: the reference's.
             width: the reference's.
             min_size: lower bound of the longer side. Smaller images are enlarged, at most threefold, which makes their
-                flow finer and takes longer.
+                flow finer and takes longer. Elongated images are enlarged further by networks that state a `min_area`.
             max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
         """
-        return self.round_size(*bounded_size(height, width, min_size, max_size))
+        return self.round_size(*bounded_size(height, width, min_size, max_size, self.min_area))
 
     @abstractmethod
     def round_size(self, height: int, width: int) -> tuple[int, int]:
