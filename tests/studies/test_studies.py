@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +127,22 @@ def test_the_papers_value_stands_beside_ours(tmp_path):
     head, rows = table_of(run)
     assert head[1:] == ["KITTI 2012, AEPE", "paper", "KITTI 2012, F1", "paper"]
     assert rows == [["I plain", "2.00", "4.95", "25.0", "42.49"], [rows[1][0], "2.00", "–", "25.0", "–"]]
+
+
+def test_a_time_limit_holds_for_the_whole_study(tmp_path, benchmarks, monkeypatch):
+    given, clock = [], iter(range(0, 10_000, 60))  # a minute passes whenever it is asked for
+
+    def train(config, *, stop_after, **_):
+        given.append(stop_after)
+        Path(config.output).mkdir(parents=True)
+        (Path(config.output) / "final.safetensors").write_bytes(b"")
+        return SimpleNamespace(finished=True)
+
+    monkeypatch.setattr(run_module, "train", train)
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    run = StudyRun(STUDIES["ablation"], benchmarks, tmp_path, TRAINING, (0,), "cpu")
+    assert not run_study(run, stop_after=3.5)
+    assert given == [2.5, 1.5, 0.5]
 
 
 def test_learnt_values_stand_in_the_table(tmp_path, benchmarks):

@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option, echo
 from ..utils.errors import InputError
 from ..utils.files import check_folder
 from .options import Device, Output
-from .train import Data, Objects, Steps, StopAfter, TimeLimit
+from .train import Data, Objects, Steps, TimeLimit
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -34,6 +34,9 @@ Model = Annotated[str | None, Option(help="Study of the regulariser: basenet-goc
 Runs = Annotated[
     Path | None,
     Option(help="Folder of the training runs, OUTPUT/runs by default. Studies that share it train common runs once."),
+]
+StopAfter = Annotated[
+    float | None, Option(metavar="MINUTES", help="Stop after this time; the same command continues the study.")
 ]
 Seeds = Annotated[int, Option(min=1, help="Number of training runs of each variant.")]
 Quick = Annotated[bool, Option("--quick", help="Small networks and few steps, for minutes on a CPU.")]

@@ -1,6 +1,8 @@
 """Training of the variants that are missing, and their evaluation."""
 
+import math
 import statistics
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +121,7 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     Args:
         run: the study. Finished training runs and scored pairs in its folder are used again; a training run that was
             interrupted is resumed.
-        stop_after: minutes after which a training run stops. Run the study again to continue.
+        stop_after: minutes after which the study stops, in a training run or between rows. Run it again to continue.
         quiet: print nothing about training.
 
     Returns:
@@ -129,11 +131,14 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     if run.weights is not None and len(trained) != 1:
         raise InputError(f"{run.study.name} trains {len(trained)} variants: weights cannot stand for all of them")
     seeds = run.seeds if trained and run.weights is None else run.seeds[:1]
+    end = math.inf if stop_after is None else time.monotonic() + 60 * stop_after
     for variant in trained.values() if run.weights is None else ():
         for seed in seeds:
-            if not _train(run, variant, seed, stop_after, quiet=quiet):
+            if not _train(run, variant, seed, end, quiet=quiet):
                 return False
     for variant in run.study.variants:
+        if time.monotonic() >= end:
+            return False
         run.scores[variant.label] = [_evaluate(run, variant, seed) for seed in seeds]
         if run.study.learnt:
             run.learnt[variant.label] = [learnt_values(_network(run, variant, seed)) for seed in seeds]
@@ -143,7 +148,8 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     return True
 
 
-def _train(run: StudyRun, variant: Variant, seed: int, stop_after: float | None, *, quiet: bool) -> bool:
+def _train(run: StudyRun, variant: Variant, seed: int, end: float, *, quiet: bool) -> bool:
+    """Train a variant until the clock shows `end`; returns whether its training is complete."""
     config, folder = run.config(variant, seed), run.run_folder(variant, seed)
     if (folder / CONFIG).exists():
         before, now = read_toml(folder / CONFIG), _saved(config)
@@ -152,8 +158,11 @@ def _train(run: StudyRun, variant: Variant, seed: int, stop_after: float | None,
             raise InputError(f"{folder} was trained with other options ({', '.join(changed)}): give another folder")
     if (folder / FINAL).exists():
         return True
+    left = (end - time.monotonic()) / 60
+    if left <= 0:
+        return False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    return train(config, resume=True, stop_after=stop_after, quiet=quiet).finished
+    return train(config, resume=True, stop_after=None if left == math.inf else left, quiet=quiet).finished
 
 
 def _saved(config: TrainConfig) -> dict[str, Any]:
