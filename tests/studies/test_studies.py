@@ -174,6 +174,7 @@ def test_run_time_is_measured_without_training_on_all_pairs(tmp_path, benchmarks
     assert not (tmp_path / "runs").exists()
     assert run.scores == {variant.label: [{"synthetic": {"ms": 2.0}}] for variant in study.variants}
     assert len(timed) == 10
+    assert run.matcher(study.variants[0], 0).keywords()["min_size"] == 0  # the paper enlarges no image
 
 
 def test_weights_stand_for_one_run_alone(tmp_path, benchmarks):

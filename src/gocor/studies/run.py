@@ -94,11 +94,16 @@ class StudyRun:
         return (self.runs or self.folder / "runs") / name
 
     def matcher(self, variant: Variant, seed: int) -> NamedMatcher:
-        """The trained network of a row; the run-time study takes start values, which are as fast."""
+        """The trained network of a row; the run-time study takes start values, which are as fast.
+
+        Small images are not enlarged, as in the paper, neither for scores nor for run times.
+        """
         weights = self.weights
         if weights is None and variant.trained:
             weights = str(self.run_folder(variant, seed) / FINAL)
-        options = MatchOptions(align=False, **({"max_size": None} | dict(self.match) | dict(variant.match)))
+        options = MatchOptions(
+            align=False, **({"max_size": None, "min_size": 0} | dict(self.match) | dict(variant.match))
+        )
         matcher = load_later(variant.model, weights, self.device, options)
         if variant.trained:
             return matcher
