@@ -12,6 +12,7 @@ from ..utils.checks import check_count
 
 MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
 MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
+MAX_AREA_ENLARGEMENT = 1.5  # The same for `min_area`: larger images of the same detail are matched worse.
 
 
 def bounded_size(
@@ -30,8 +31,8 @@ def bounded_size(
     if min_size == 0 and max_size is None:
         return height, width
     longer = max(height, width)
-    for_area = longer * min_size * math.sqrt(min_area / (height * width))
-    wanted = max(longer, min(max(min_size, for_area), MAX_ENLARGEMENT * longer))
+    for_area = min_size * math.sqrt(min_area / (height * width))
+    wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer), longer * min(for_area, MAX_AREA_ENLARGEMENT))
     if max_size is not None:
         check_count("max_size", max_size, minimum=MIN_MAX_SIZE)
         wanted = min(wanted, max_size)

@@ -77,9 +77,9 @@ def match_wide_baseline(
             back[aligned] = found.backward
     LOG.info("fitting a homography to flat scenes")
     with stage("align"):
-        forward = prefer_homography(reference.pixels, query.pixels, there[:, :2], planar)
-        returned = prefer_homography(query.pixels, reference.pixels, back, planar) if backward else None
-    return Matched(forward, returned, *(there[:, 2:].split(1, 1) if confidence else (None, None)))
+        forward, belief = prefer_homography(reference.pixels, query.pixels, there[:, :2], planar)
+        returned = prefer_homography(query.pixels, reference.pixels, back, planar).flow if backward else None
+    return Matched(forward, returned, *(there[:, 2:].maximum(belief).split(1, 1) if confidence else (None, None)))
 
 
 @torch.inference_mode()
