@@ -105,6 +105,7 @@ class UpdateBlock(nn.Module):
         across, down = self.across.given(context), self.down.given(context)
 
         def update(hidden: Tensor, scores: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:
+            flow = flow.contiguous(memory_format=torch.channels_last)  # as the scores and the context
             motion = self.motion(torch.cat([self.of_scores(scores), self.of_flow(flow)], 1))
             inputs = torch.cat([motion, flow.to(motion.dtype)], 1)
             hidden = down(across(hidden, inputs), inputs)
