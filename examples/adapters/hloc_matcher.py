@@ -5,14 +5,16 @@ Copy this file to `hloc/matchers/gocor.py` (or `imcui/hloc/matchers/gocor.py`), 
     "gocor": {
         "output": "matches-gocor",
         "model": {"name": "gocor", "model": "glunet-gocor"},
-        "preprocessing": {"grayscale": False, "resize_max": 1600, "dfactor": 8},
-        "max_error": 2,
-        "cell_size": 8,
+        "preprocessing": {"grayscale": False, "resize_max": 1600, "dfactor": 8}, "max_error": 2, "cell_size": 8,
     }
 
-Or write the matches without hloc's loop, and let hloc aggregate them:
+image-matching-webui calls it `matcher: gocor`, with `standalone: true`, in its `app.yaml`. Or write the matches without
+hloc's loop, `python examples/adapters/hloc_matcher.py IMAGES pairs.txt matches.h5`, and let hloc make keypoints:
 
-    python examples/adapters/hloc_matcher.py IMAGES pairs.txt matches.h5
+    found = match_dense.aggregate_matches(conf, pairs, matches, features, required_queries=names, max_kps=8192)
+    match_dense.assign_matches(pairs, matches, found, max_error=2)  # pairs: tuples of names; names: the set of them all
+
+Tested with hloc 1.5 as image-matching-webui 0.1.3 (`pip install imcui`) brings it.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from torch import Tensor, nn
 import gocor
 
 try:
-    from hloc.utils.base_model import BaseModel
+    from ..utils.base_model import BaseModel  # as a module of hloc/matchers
 except ImportError:
 
     class BaseModel(nn.Module):  # type: ignore[no-redef]
@@ -49,11 +51,7 @@ except ImportError:
 class GOCor(BaseModel):
     """`image0` and `image1`, `(1, C, H, W)` in [0, 1] → `keypoints0`, `keypoints1` `(N, 2)` and `scores` `(N,)`."""
 
-    default_conf: ClassVar[dict[str, Any]] = {
-        "model": "glunet-gocor",
-        "max_num_matches": 5000,
-        "match_threshold": 0.5,
-    }
+    default_conf: ClassVar[dict[str, Any]] = {"model": "glunet-gocor", "max_keypoints": 5000, "match_threshold": 0.5}
     required_inputs: ClassVar[list[str]] = ["image0", "image1"]
 
     def _init(self, conf: dict[str, Any]) -> None:
@@ -62,7 +60,7 @@ class GOCor(BaseModel):
     def _forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
         image0, image1 = data["image0"], data["image1"]
         result = gocor.match(image0[0], image1[0], self.net)
-        rows = result.matches(self.conf["max_num_matches"], self.conf["match_threshold"])
+        rows = result.matches(self.conf["max_keypoints"], self.conf["match_threshold"])
         points = image0.new_tensor(rows)
         scores = points[:, 4]
         return {"keypoints0": points[:, :2], "keypoints1": points[:, 2:4], "scores": scores, "mconf": scores}
@@ -84,7 +82,7 @@ def write_matches(images: Path, pairs: Sequence[tuple[str, str]], path: Path, **
     with h5py.File(path, "w") as file:
         for name0, name1 in pairs:
             result = gocor.match(images / name0, images / name1, network)
-            rows = result.matches(conf["max_num_matches"], conf["match_threshold"])
+            rows = result.matches(conf["max_keypoints"], conf["match_threshold"])
             group = file.create_group("/".join(name.replace("/", "-") for name in (name0, name1)))
             for key, columns in (("keypoints0", slice(0, 2)), ("keypoints1", slice(2, 4)), ("scores", 4)):
                 group.create_dataset(key, data=rows[:, columns])

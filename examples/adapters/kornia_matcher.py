@@ -6,7 +6,7 @@
     found["confidence"], found["batch_indexes"]  # (N,) both
 
 It does not import kornia. The matches go on to `kornia.geometry`, for example to
-`RANSAC("homography")(found["keypoints0"], found["keypoints1"])`.
+`RANSAC("homography")(found["keypoints0"], found["keypoints1"])`. Tested with kornia 0.9.0.
 """
 
 import torch

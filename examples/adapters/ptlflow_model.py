@@ -1,14 +1,19 @@
 """GOCor in ptlflow: a model of its class.
 
-Put this file into the folder `ptlflow/models/gocor`, beside an empty `__init__.py`, decorate the class by
-`@register_model` of `ptlflow.utils.registry`, and `ptlflow.get_model("GOCor")` finds it. Or use it directly:
+In a script, beside this file:
 
     from ptlflow.utils.io_adapter import IOAdapter
     from ptlflow_model import GOCor
 
     model = GOCor().eval()
     adapter = IOAdapter(output_stride=model.output_stride, input_size=images[0].shape[:2])
-    flow = model(adapter.prepare_inputs(images))["flows"]  # (1, 1, 2, H, W)
+    flow = model(adapter.prepare_inputs(images))["flows"]  # images as `cv2.imread` gives them; flow (1, 1, 2, H, W)
+
+In a package of your own the class registers itself: once the module is imported, `ptlflow.get_model("GOCor")` finds it.
+ptlflow's scripts find it if the package is `ptlflow/models/gocor`, with `from .ptlflow_model import *` in its
+`__init__.py`, and `ptlflow/models/__init__.py` has `from .gocor import *`.
+
+Tested with ptlflow 0.4.2.
 """
 
 from typing import Any
@@ -19,6 +24,7 @@ import gocor
 
 try:
     from ptlflow.models.base_model.base_model import BaseModel
+    from ptlflow.utils.registry import register_model
 except ImportError:
 
     class BaseModel(nn.Module):  # type: ignore[no-redef]
@@ -28,7 +34,17 @@ except ImportError:
             super().__init__()
             self.output_stride = output_stride
 
+    def register_model(model: type[BaseModel]) -> type[BaseModel]:
+        """Leave the class as it is."""
+        return model
 
+
+def _registered(model: type[BaseModel]) -> type[BaseModel]:
+    """Register the class if its module is in a package, as ptlflow's registry demands."""
+    return register_model(model) if "." in model.__module__ else model
+
+
+@_registered
 class GOCor(BaseModel):
     """A network of gocor between two frames.
 

@@ -1,11 +1,13 @@
 """GOCor in vismatch (formerly image-matching-models): a matcher of its class.
 
-from vismatch.viz import plot_matches
-from vismatch_matcher import GOCorMatcher
+    from vismatch.viz import plot_matches
+    from vismatch_matcher import GOCorMatcher
 
-matcher = GOCorMatcher("cpu")
-result = matcher("a.jpg", "b.jpg")  # homography, inliers, matched keypoints
-plot_matches(matcher.load_image("a.jpg"), matcher.load_image("b.jpg"), result, save_path="matches.png")
+    matcher = GOCorMatcher("cpu")
+    result = matcher("a.jpg", "b.jpg")  # homography, inliers, matched keypoints and their confidences
+    plot_matches(matcher.load_image("a.jpg"), matcher.load_image("b.jpg"), result, save_path="matches.png")
+
+Needs vismatch 1.3 or later, whose matchers return confidences. Tested with vismatch 1.4.0.
 """
 
 import numpy as np
@@ -26,7 +28,7 @@ except ImportError:
             self.device = device
 
 
-Points = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 
 class GOCorMatcher(BaseMatcher):
@@ -52,7 +54,10 @@ class GOCorMatcher(BaseMatcher):
         self.network = gocor.load_model(model, device=device)
         self.max_points, self.min_confidence = max_num_keypoints, min_confidence
 
-    def _forward(self, img0: Tensor, img1: Tensor) -> tuple[Points, Points, None, None, None, None]:
-        """Images `(3, H, W)` in [0, 1] → matched keypoints `(N, 2)` of both; there are no others, nor descriptors."""
+    def _forward(self, img0: Tensor, img1: Tensor) -> tuple[Floats, Floats, None, None, None, None, Floats]:
+        """Images `(3, H, W)` in [0, 1] → matched keypoints `(N, 2)` of both images, and their confidences `(N,)`.
+
+        The four `None` stand for unmatched keypoints and descriptors, which a dense network does not have.
+        """
         rows = gocor.match(img0, img1, self.network).matches(self.max_points, self.min_confidence)
-        return rows[:, :2], rows[:, 2:4], None, None, None, None
+        return rows[:, :2], rows[:, 2:4], None, None, None, None, rows[:, 4]

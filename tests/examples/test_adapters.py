@@ -62,7 +62,7 @@ def test_kornia(images):
 
 
 def test_hloc_matcher(images):
-    matcher = adapter("hloc_matcher").GOCor({"model": QUICK, "match_threshold": 0.0, "max_num_matches": 50}).eval()
+    matcher = adapter("hloc_matcher").GOCor({"model": QUICK, "match_threshold": 0.0, "max_keypoints": 50}).eval()
     with torch.no_grad():
         found = matcher({"image0": images[0], "image1": images[1]})
     check_points(found["keypoints0"], images[0])
@@ -71,6 +71,21 @@ def test_hloc_matcher(images):
     assert len(found["scores"]) <= 50
     with pytest.raises(AssertionError, match="Missing key image1"):
         matcher({"image0": images[0]})
+
+
+def test_a_copy_in_hloc_is_a_matcher_of_hloc(tmp_path, monkeypatch):
+    """hloc loads the one class of `hloc/matchers/gocor.py` that builds on `hloc/utils/base_model.py`."""
+    for folder in ("", "matchers", "utils"):
+        (tmp_path / "fakehloc" / folder).mkdir()
+        (tmp_path / "fakehloc" / folder / "__init__.py").touch()
+    (tmp_path / "fakehloc/utils/base_model.py").write_text("class BaseModel: ...\n")
+    (tmp_path / "fakehloc/matchers/gocor.py").write_text((ADAPTERS / "hloc_matcher.py").read_text(encoding="utf-8"))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("fakehloc.matchers.gocor")
+    base = importlib.import_module("fakehloc.utils.base_model").BaseModel
+    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    assert [value for value in own if isinstance(value, type)] == [module.GOCor]
+    assert issubclass(module.GOCor, base)
 
 
 def test_hloc_file(images, tmp_path):
@@ -90,12 +105,21 @@ def test_hloc_file(images, tmp_path):
 
 def test_vismatch(images):
     matcher = adapter("vismatch_matcher").GOCorMatcher("cpu", QUICK, max_num_keypoints=50, min_confidence=0.0)
-    first, second, *rest = matcher._forward(images[0][0], images[1][0])
+    first, second, *rest, confidences = matcher._forward(images[0][0], images[1][0])
     check_points(first, images[0])
     check_points(second, images[1])
     assert first.shape == second.shape
     assert isinstance(first, np.ndarray)
     assert rest == [None] * 4
+    assert confidences.shape == (len(first),)
+
+
+def test_vismatch_itself(images):
+    base = pytest.importorskip("vismatch", reason="needs vismatch, which is not in the extra `dev`").BaseMatcher
+    matcher = adapter("vismatch_matcher").GOCorMatcher("cpu", QUICK, max_num_keypoints=50, min_confidence=0.0)
+    assert isinstance(matcher, base)
+    found = matcher(images[0][0], images[1][0])
+    assert found["matched_kpts0"].shape == (len(found["matched_confidences"]), 2)
 
 
 def test_ptlflow(images):
@@ -111,6 +135,26 @@ def test_ptlflow(images):
     torch.testing.assert_close(found["confs"][:, 0], expected.confidence)
     torch.testing.assert_close(found["occs"][:, 0], 1 - expected.visibility)
     assert model.output_stride == 1
+
+
+def test_ptlflow_itself(images, tmp_path, monkeypatch):
+    ptlflow = pytest.importorskip("ptlflow", reason="needs ptlflow, which is not in the extra `dev`")
+    (tmp_path / "own_models").mkdir()
+    (tmp_path / "own_models/__init__.py").touch()
+    (tmp_path / "own_models/flow.py").write_text((ADAPTERS / "ptlflow_model.py").read_text(encoding="utf-8"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_models.flow")
+    assert "GOCor" in ptlflow.get_model_names()
+    assert isinstance(ptlflow.get_model_reference("GOCor")(MODEL), ptlflow.BaseModel)
+
+
+def test_kornia_itself(images):
+    kornia = pytest.importorskip("kornia", reason="needs kornia, which is not in the extra `dev`")
+    matcher = adapter("kornia_matcher").GOCorMatcher(network(), max_points=100, min_confidence=0.0, min_size=64)
+    found = matcher({"image0": images[0], "image1": images[1]})
+    homography, inliers = kornia.geometry.RANSAC("homography", inl_th=100.0)(found["keypoints0"], found["keypoints1"])
+    assert homography.shape == (3, 3)
+    assert len(inliers) == len(found["keypoints0"])
 
 
 def test_adapters_are_short():

@@ -1,5 +1,6 @@
 """Exported networks: any size, the network's results, nothing written if they differ."""
 
+import json
 import sys
 
 import pytest
@@ -53,6 +54,21 @@ def test_updates_share_the_scores_of_all_pairs(exported):
     network = small_network()
     assert operators.count("GridSample") == network.updates * network.scales
     assert operators.count("Einsum") == network.scales + 1  # one more is the expected position of the start
+
+
+def test_pt2_of_a_network_with_a_fine_stage(tmp_path, capfd):
+    torch.manual_seed(0)
+    network = create_model("recurrent-gocor-tiny", {"fine": True})
+    network.updates = network.fine_updates = network.filters.iters = network.start.iters = 1
+    found = export_model(network, tmp_path / "model.pt2", size=SIDE, weights=None)
+    assert capfd.readouterr() == ("", "")
+    assert found.errors.flow_mean < 1e-3
+    extra = {"metadata.json": ""}
+    program = torch.export.load(tmp_path / "model.pt2", extra_files=extra)
+    assert json.loads(extra["metadata.json"]) == found.metadata
+    assert [len(value.shape) for value in program.module()(torch.rand(1, 3, 50, 90), torch.rand(1, 3, 61, 47))] == [
+        4
+    ] * 3
 
 
 def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):

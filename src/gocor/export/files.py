@@ -22,9 +22,11 @@ from ..utils.errors import InputError
 from ..utils.files import PathLike, atomic_path, read_bytes
 from .check import Errors, compare, run_onnx, sample_pairs
 from .graph import MAX_SIDE, MatchingGraph
+from .storage import store_converted
 
 MIN_SIDE = 16  # pixels: shortest side of images
 SUFFIXES = (".onnx", ".pt2")
+CHATTY = ("torch.onnx._internal.exporter", "torch._export.serde.serialize", "onnxscript.optimizer")  # loggers
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def export_model(
             errors = compare(expected, run_onnx(temporary), half=half)
         else:
             torch.export.save(program, temporary, extra_files={"metadata.json": json.dumps(metadata)})
-            errors = compare(expected, torch.export.load(temporary).module(), half=half)
+            with _quiet():
+                loaded = torch.export.load(temporary).module()
+            errors = compare(expected, loaded, half=half)
     return Exported(path, path.stat().st_size, errors, metadata)
 
 
@@ -111,6 +115,7 @@ def _write_onnx(program: ExportedProgram, graph: MatchingGraph, path: Path, meta
     domains = {node.domain for node in onnx_program.model.graph} - {""}
     if domains or onnx_program.model.functions:
         raise InputError(f"{graph.network.name} cannot be exported: its graph holds operators of {sorted(domains)}")
+    store_converted(onnx_program.model.graph)
     onnx_program.model.metadata_props.update(metadata)
     onnx_program.model.producer_name, onnx_program.model.producer_version = "gocor", __version__
     onnx_program.save(str(path), external_data=False)
@@ -150,12 +155,14 @@ def _check_packages() -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hide the exporter's messages about packages and names of its own."""
-    logger = logging.getLogger("torch.onnx._internal.exporter")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in CHATTY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
