@@ -207,7 +207,7 @@ def test_inference_ends_early_and_training_does_not(network, monkeypatch):
     monkeypatch.setattr(recurrent_updates, "SETTLED", 0.0)
     calls.clear()
     network(reference, query, min_size=0)
-    assert sum(update is network.update for update in calls) == network.most_updates
+    assert sum(update is network.update for update in calls) == network.updates
     monkeypatch.setattr(recurrent_updates, "SETTLED", float("inf"))
     assert len(network.outputs(*inputs).flows) > network.updates
 

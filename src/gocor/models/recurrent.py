@@ -64,7 +64,6 @@ class RecurrentNet(MatchingNetwork):
     min_size = 1024
     min_area = 3 / 4  # of an image of 4:3
     updates: int = 12
-    most_updates = 16  # where the updates end as soon as the flow has settled
     fast_updates = 6
     learns_confidence = True
     reuses_features = True
@@ -170,9 +169,8 @@ class RecurrentNet(MatchingNetwork):
         self, own: Features, other: Features, *, updates: int | None = None, **iters: int | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The flow after the last update at full resolution, and the last states at 1/8 and at 1/4, if any."""
-        settle = can_stop_early(own.coarse)
-        count = updates or (self.most_updates if settle else self.updates)
-        state, flow = self._match(own, other, count, settle=settle, **iters)[-1]
+        settle = self.fixed_side is None and can_stop_early(own.coarse)
+        state, flow = self._match(own, other, updates or self.updates, settle=settle, **iters)[-1]
         flow = self.upsampler(state, flow)
         if self.fine is None:
             return flow, state, None
