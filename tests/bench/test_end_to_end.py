@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gocor.bench import end_to_end
+from gocor.bench.busy import mean_share, measure_busy
 from gocor.bench.end_to_end import CLASSICAL, STAGES, measure_method, render_pairs
 from gocor.data.io import read_image
 from gocor.matching import MatchOptions
@@ -46,14 +47,26 @@ def test_alignment_is_a_stage_of_its_own(tmp_path):
     assert speed.stages["match"] > 0
 
 
+def test_the_load_of_a_gpu_is_the_mean_of_its_readings():
+    assert mean_share("90\n20\n40\n") == pytest.approx(0.3)
+    assert mean_share("90\n") is None
+    assert mean_share("[N/A]\n[N/A]\n") is None
+    with measure_busy(torch.device("cpu")) as busy:
+        pass
+    assert busy.share is None
+
+
 def test_the_command(monkeypatch, capfd, tmp_path):
     make_pairs(tmp_path, 2)
     run = runner(monkeypatch, capfd)
     arguments = ["bench", "match", "--pairs", tmp_path / "pairs.csv", "--model", "pwcnet-gocor-tiny", "--device", "cpu"]
+    arguments += ["--formats", "npz", "--processes", "2"]
     code, out, err = run(*arguments, "--json", tmp_path / "speeds.json")
     assert (code, err) == (0, "")
     rows = json.loads((tmp_path / "speeds.json").read_text())["match"]
-    assert [row["method"] for row in rows] == ["pwcnet-gocor-tiny", *CLASSICAL]
+    names = ["", ", 2 processes", ", pictures", ", pictures, 2 processes"]
+    assert [row["method"] for row in rows] == [*(f"pwcnet-gocor-tiny{name}" for name in names), *CLASSICAL]
+    assert [row["processor_ms"] is None for row in rows] == [False, True, False, True, False, False]
     for row in rows:
         assert row["method"] in out
         assert row["failed"] == 0

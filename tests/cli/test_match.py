@@ -336,15 +336,15 @@ def test_full_disk_ends_the_command(match, tmp_path, folders, monkeypatch):
 
 
 def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders, monkeypatch):
-    stream, sizes = worker.match_stream, []
+    together, sizes = worker.match_pictures, []
 
     def with_little_memory(pairs, *arguments, **options):
         sizes.append(len(pairs))
         if len(pairs) > 1 or len(pairs[0][0]) == 40:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return stream(pairs, *arguments, **options)
+        return together(pairs, *arguments, **options)
 
-    monkeypatch.setattr(worker, "match_stream", with_little_memory)
+    monkeypatch.setattr(worker, "match_pictures", with_little_memory)
     code, _, err = match(*folders)
     assert code == 1
     assert sizes == [2, 1, 1, 1]

@@ -17,6 +17,7 @@ from gocor.matching.alignment.wide import match_aligned
 from gocor.matching.api import match_tensors
 from gocor.matching.images import to_batch
 from gocor.matching.options import MatchOptions
+from gocor.matching.planar import Planar
 from gocor.models import create_model, load_model
 from gocor.ops.homography import jacobian, project, project_map
 from gocor.ops.warp import pixel_grid
@@ -159,7 +160,8 @@ def test_exactness_tells_the_right_place_from_others(photo):
 
 
 def test_close_images_are_matched_as_they_are(photo, monkeypatch):
-    monkeypatch.setattr("gocor.matching.alignment.wide.prefer_homography", lambda reference, query, flow, _: flow)
+    unchanged = lambda reference, query, flow, _: Planar(flow, flow.new_zeros(len(flow), 1, *flow.shape[2:]))  # noqa: E731
+    monkeypatch.setattr("gocor.matching.alignment.wide.prefer_homography", unchanged)
     network = load_model("glunet-gocor", device="cpu")
     moved = np.roll(photo, 4, 1)
     results = [gocor.match(photo, moved, network, min_size=0, align=align).flow for align in (None, False)]
@@ -246,3 +248,19 @@ def test_a_view_from_the_other_side_is_its_inverse():
     np.testing.assert_allclose(project(other.matrix, other.points), points, atol=1e-6)
     np.testing.assert_allclose(other.points, other.targets)
     assert (other.support, other.pair) == (0.4, 3)
+
+
+def test_the_confidence_of_a_replaced_flow_is_that_of_the_homography(photo, monkeypatch):
+    """A homography that explains the scene is believed where it replaces the flow, and elsewhere nothing changes."""
+    torch.manual_seed(0)
+    network = create_model("recurrent-gocor-tiny").eval()
+    reference, query = torch.rand(2, 1, 3, 48, 64).mul(255).unbind()
+    belief = torch.zeros(1, 1, 48, 64)
+    belief[..., :24, :] = 0.93
+    monkeypatch.setattr("gocor.matching.alignment.wide.prefer_homography", lambda *a: Planar(a[2], belief))
+    changed = match_wide_baseline(network, reference, query, backward=False, confidence=True, min_size=0)
+    monkeypatch.setattr("gocor.matching.alignment.wide.prefer_homography", lambda *a: Planar(a[2], 0 * belief))
+    kept = match_wide_baseline(network, reference, query, backward=False, confidence=True, min_size=0)
+    for ours, own in ((changed.confidence, kept.confidence), (changed.visibility, kept.visibility)):
+        assert ours[..., :24, :].min() >= 0.93
+        assert torch.equal(ours[..., 24:, :], own[..., 24:, :])

@@ -51,8 +51,11 @@ def test_noise_and_slides_are_straightened(query):
     true = flow_of(MATRIX)
     flow = true + 0.3 * torch.randn(true.shape)
     flow[..., 165:190, 120:200] += 7
-    found = prefer_homography(tensor(reference), tensor(other), flow)
+    found, belief = prefer_homography(tensor(reference), tensor(other), flow)
     assert error(found, true)[inside()].mean() < 0.05
+    assert belief.shape == (1, 1, *SIZE)
+    assert belief[inside()].mean() > 0.9
+    assert belief.max() <= 1
     assert error(found, true)[..., 165:190, 120:200].max() < 1.5
     assert error(flow, true)[..., 165:190, 120:200].min() > 7
 
@@ -66,7 +69,8 @@ def test_what_moves_on_its_own_keeps_its_flow(query):
     other[80:120, 160:208] = patch
     flow = flow_of(MATRIX) + 0.3 * torch.randn(1, 2, *SIZE)
     flow[..., 100:140, 120:168] = torch.tensor([40.0, -20.0])[:, None, None]
-    found = prefer_homography(tensor(reference), tensor(other), flow)
+    found, belief = prefer_homography(tensor(reference), tensor(other), flow)
+    assert (belief[..., 106:134, 126:162] == 0).all()
     assert (found[..., 106:134, 126:162] == flow[..., 106:134, 126:162]).all()
     assert error(found, flow_of(MATRIX))[..., 40:80, 60:260].mean() < 0.1
 
@@ -79,7 +83,7 @@ def test_what_leaves_the_query_does_not_stay_in_it(query):
     reference[:, 270:305] = query[:, 285:] // 2 + texture // 2
     flow = flow_of(matrix) + 0.2 * torch.randn(1, 2, *SIZE)
     flow[..., 270:305] -= torch.tensor([45.0, 0])[:, None, None]  # back to what resembles it a little
-    found = prefer_homography(tensor(reference), tensor(query), flow)
+    found = prefer_homography(tensor(reference), tensor(query), flow).flow
     assert error(found, flow_of(matrix))[..., 280:300].mean() < 15
     assert error(flow, flow_of(matrix))[..., 280:300].mean() > 40
 
@@ -89,7 +93,9 @@ def test_a_scene_that_is_not_flat_stays_as_it_is(query):
     bend = 6 * np.sin(x / 25)
     reference = cv2.remap(query, x, y + bend, cv2.INTER_LINEAR)
     flow = torch.from_numpy(np.stack([np.zeros_like(bend), bend]))[None] + 0.1 * torch.randn(1, 2, *SIZE)
-    assert torch.equal(prefer_homography(tensor(reference), tensor(query), flow), flow)
+    found, belief = prefer_homography(tensor(reference), tensor(query), flow)
+    assert torch.equal(found, flow)
+    assert not belief.any()
 
 
 def test_sizes_may_differ_and_be_large(query):
@@ -98,7 +104,7 @@ def test_sizes_may_differ_and_be_large(query):
     grow = np.array([[scale, 0, (scale - 1) / 2], [0, scale, (scale - 1) / 2], [0, 0, 1]])
     true = flow_of(MATRIX @ np.linalg.inv(grow), large.shape[:2])
     flow = true + 0.2 * torch.randn(1, 2, *SIZE).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
-    found = prefer_homography(tensor(large), tensor(query), flow)
+    found = prefer_homography(tensor(large), tensor(query), flow).flow
     assert error(found, true)[inside(large.shape[:2])].max() < 0.15
     assert error(flow, true).max() > 0.5
 
@@ -108,4 +114,4 @@ def test_nothing_to_go_by(size):
     flow = torch.randn(1, 2, *size)
     flow[0, 0, 0, 0] = torch.inf
     for image in (torch.zeros(1, 3, *size), 255 * torch.rand(1, 3, *size)):
-        assert torch.equal(prefer_homography(image, image, flow), flow)
+        assert torch.equal(prefer_homography(image, image, flow).flow, flow)

@@ -45,7 +45,7 @@ def test_features_of_each_picture_are_computed_once(network, monkeypatch):
         network.pyramid, "before_pooling", lambda x, levels: shapes.append(x.shape) or before_pooling(x, levels)
     )
     list(match_sequence(pictures(4), network, MatchOptions(min_size=0, align=False)))
-    assert shapes == [(1, 3, *SIZE)] * 4
+    assert shapes == [(2, 3, *SIZE), (1, 3, *SIZE), (1, 3, *SIZE)]
 
 
 def test_networks_without_features_of_their_own_match_pair_by_pair():

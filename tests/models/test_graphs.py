@@ -6,6 +6,7 @@ import torch
 import gocor
 from gocor.models.registry import create_model
 from gocor.models.weights import UntrainedWarning
+from gocor.utils.precision import cpu_multiplies_bfloat16
 from tests.conftest import relative_error
 
 NAMES = ["glunet-gocor-tiny", "basenet-gocor-tiny", "pwcnet-gocor-tiny"]
@@ -64,6 +65,22 @@ def test_fast_is_an_option_of_load_model(device):
         network = gocor.load_model(NAMES[0], None, device=device, fast=True)
     on_gpu = device.type == "cuda"
     assert (network.graphs is not None) == on_gpu
-    assert network.autocast_dtype == (torch.bfloat16 if on_gpu else None)
+    assert network.autocast_dtype == (torch.bfloat16 if on_gpu or cpu_multiplies_bfloat16() else None)
     with pytest.raises(ValueError, match="dtype must be"):
         network.accelerate(torch.float64)
+
+
+@pytest.mark.parametrize("able", [True, False])
+@torch.no_grad()
+def test_a_cpu_computes_in_bfloat16_if_it_can(monkeypatch, able):
+    torch.manual_seed(0)
+    network = create_model("recurrent-gocor-tiny")
+    pair = images(torch.device("cpu"), 64, 96)
+    exact = network(*pair, min_size=0)
+    monkeypatch.setattr("gocor.models.network.cpu_multiplies_bfloat16", lambda: able)
+    assert network.accelerate(torch.float32).autocast_dtype is None
+    network.accelerate()
+    flow = network(*pair, min_size=0)
+    assert flow.dtype == torch.float32
+    assert torch.equal(flow, exact) != able
+    assert relative_error(flow, exact) < 0.05

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from gocor.models import create_model, load_model, save_model
-from gocor.models.recurrent import MAX_GLOBAL, RecurrentNet
-from gocor.models.recurrent_blocks import ConvexUpsampler, ConvGRU
+from gocor.models import create_model, load_model, recurrent_updates, save_model
+from gocor.models.recurrent import RecurrentNet
+from gocor.models.recurrent_blocks import MAX_GLOBAL, ConvexUpsampler, ConvGRU
+from gocor.models.recurrent_updates import iterate, mean_motion
 from gocor.models.starting import start_from
 from gocor.modules import LocalGOCor
 
@@ -164,3 +165,62 @@ def test_training_may_add_the_fine_stage(tmp_path):
     save_model(fine, tmp_path / "fine.safetensors")
     assert load_model("recurrent-gocor-tiny", tmp_path / "fine.safetensors").fine is not None
     assert start_from(coarse, tmp_path / "fine.safetensors").describe().endswith("of fine were dropped")
+
+
+def test_updates_end_once_the_flow_has_settled():
+    """Each sample as if it were alone, though the far one takes more updates."""
+
+    def update(hidden, scores, flow):
+        return hidden + 1, 0.5 * (3 - flow)
+
+    def run(start, count=40):
+        hidden = torch.zeros(len(start), 1, 1, 1)
+        flow = torch.tensor(start).view(-1, 1, 1, 1).expand(-1, 2, 2, 2)
+        return iterate(
+            update, lambda at, radius: at, 0, hidden, flow, count, lambda _, change: mean_motion(change, one)
+        )
+
+    one = torch.ones(1, 1, 2, 2)
+    near, far, both = run([2.9]), run([-90.0]), run([2.9, -90.0])
+    assert len(near) < len(far) == len(both) < 40
+    for single, index in ((near, 0), (far, 1)):
+        for ours, alone in zip(both[-1], single[-1], strict=True):
+            assert torch.equal(ours[index : index + 1], alone)
+    assert len(run([-90.0], count=3)) == 3
+
+
+@torch.no_grad()
+def test_inference_ends_early_and_training_does_not(network, monkeypatch):
+    reference, query = images(2)
+    inputs = network.prepare(reference, query, (48, 64))
+    calls = []
+    forward = type(network.update).given
+
+    def counted(self, context):
+        update = forward(self, context)
+        return lambda *a: calls.append(self) or update(*a)
+
+    monkeypatch.setattr(type(network.update), "given", counted)
+    monkeypatch.setattr(recurrent_updates, "SETTLED", float("inf"))
+    network(reference, query, min_size=0)
+    assert sum(update is network.update for update in calls) == recurrent_updates.ASK_EVERY
+    monkeypatch.setattr(recurrent_updates, "SETTLED", 0.0)
+    calls.clear()
+    network(reference, query, min_size=0)
+    assert sum(update is network.update for update in calls) == network.most_updates
+    monkeypatch.setattr(recurrent_updates, "SETTLED", float("inf"))
+    assert len(network.outputs(*inputs).flows) > network.updates
+
+
+def test_elongated_images_are_enlarged_to_the_area_of_others(network):
+    def area(height, width, **bounds):
+        size = network.working_size(height, width, min_size=1024, **bounds)
+        return size[0] * size[1]
+
+    assert network.working_size(480, 640, min_size=1024) == (768, 1024)
+    assert network.working_size(376, 1242, min_size=1024)[1] > 1600
+    for height, width in ((376, 1242), (436, 1024), (1242, 376)):
+        assert area(height, width) == pytest.approx(768 * 1024, rel=0.03)
+    assert network.working_size(376, 1242, min_size=1024, max_size=1024)[1] == 1024
+    assert network.working_size(100, 800, min_size=1024)[1] == 1200  # no more than by half
+    assert create_model("glunet-gocor-tiny").working_size(436, 1024, min_size=1024)[1] == 1024

@@ -50,6 +50,30 @@ def test_gradients_of_a_relative_regularizer(kind):
     assert torch.autograd.gradcheck(volume, leaves, fast_mode=True)
 
 
+@pytest.mark.parametrize("kind", [LocalGOCor, GlobalGOCor])
+def test_zero_is_a_stationary_point_of_lambda_and_of_the_weight_of_the_own_pixel(kind):
+    """Both enter the objective squared, so that their gradients are odd functions of them."""
+    reference, query = pair(1, 6, 5, 7)
+
+    def gradients(regularization, weight):
+        torch.manual_seed(0)
+        module = module_of(kind, regularization=regularization)
+        with torch.no_grad():
+            module.objective.weight[0] = weight
+        volume = module(reference, query)
+        (volume * torch.linspace(0, 1, volume.numel(), dtype=volume.dtype).view_as(volume)).sum().backward()
+        return volume, module.regularization.grad, module.objective.weight.grad[0]
+
+    volume, by_lambda, by_weight = gradients(0.3, 0.7)
+    mirrored, by_minus_lambda, by_minus_weight = gradients(-0.3, -0.7)
+    torch.testing.assert_close(mirrored, volume)
+    torch.testing.assert_close((by_minus_lambda, by_minus_weight), (-by_lambda, -by_weight))
+    torch.testing.assert_close(gradients(2e-3, 0.7)[1], 2 * gradients(1e-3, 0.7)[1], rtol=1e-3, atol=0)
+    assert by_lambda != 0
+    assert by_weight != 0
+    assert gradients(0.3, 0.0)[2] == 0
+
+
 def test_a_relative_regularizer_cannot_die():
     """An absolute one gets no gradient below its lower bound."""
     reference, query = pair(1, 6, 5, 7)

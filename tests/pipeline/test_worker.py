@@ -3,14 +3,22 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from gocor.data.io import read_flow
-from gocor.models import load_model
+from gocor.data.io import read_flow, read_image, write_image
+from gocor.matching import MatchOptions
+from gocor.matching.api import match_pictures
+from gocor.models import create_model, load_model
+from gocor.pipeline import images
+from gocor.pipeline import worker as worker_module
 from gocor.pipeline.buckets import Buckets, Loaded
 from gocor.pipeline.images import ImageCache
+from gocor.pipeline.job import Job
 from gocor.pipeline.pairs import Pair
 from gocor.pipeline.stores.folder import FolderStore
 from gocor.pipeline.worker import Limits, Worker, network_match
@@ -67,7 +75,12 @@ def test_the_cache_does_not_keep_errors_or_images_beyond_its_limit():
 
 
 def loaded(name, height):
-    return Loaded(Pair("", "", name), {}, np.zeros((height, 4, 3), np.uint8), np.zeros((2, 2, 3), np.uint8))
+    return Loaded(
+        Pair(Path(f"{name}1"), Path(f"{name}2"), name),
+        {},
+        np.zeros((height, 4, 3), np.uint8),
+        np.zeros((2, 2, 3), np.uint8),
+    )
 
 
 def test_buckets_hold_pairs_of_equal_sizes():
@@ -80,6 +93,57 @@ def test_buckets_hold_pairs_of_equal_sizes():
     assert buckets.bytes == (5 + 4 + 6) * 12 + 3 * 12
     assert [[each.pair.name for each in batch] for batch in iter(buckets.take_oldest, [])] == [["b"], ["e"], ["d"]]
     assert (buckets.count, buckets.bytes) == (0, 0)
+
+
+def test_batches_are_made_of_pairs_with_an_image_in_common():
+    buckets = Buckets(3)
+    for name in ("ab", "cd", "ef", "cg", "ha", "bi"):
+        pair = Pair(Path(name[0]), Path(name[1]), name)
+        buckets.add(Loaded(pair, {}, np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2, 3), np.uint8)))
+    taken = [[each.pair.name for each in batch] for batch in iter(buckets.take_oldest, [])]
+    assert taken == [["ab", "ha", "bi"], ["cd", "cg", "ef"]]
+
+
+def test_images_of_many_pairs_are_read_and_encoded_once(tmp_path, monkeypatch):
+    """All pairs of six images of two sizes: one reading of each, and one encoding at each working size."""
+    torch.manual_seed(0)
+    network = create_model("recurrent-gocor-tiny").eval()
+    matching = MatchOptions(min_size=0, align=False, updates=2, confidence="learnt")
+    job = Job(model=network.name, batch=2, matching=matching)
+    files = [tmp_path / f"{i}.png" for i in range(6)]
+    for i, file in enumerate(files):
+        write_image(file, picture(*((48, 64), (64, 48))[i // 3], seed=i))
+    pairs = [Pair(a, b, f"{a.stem}-{b.stem}") for a, b in combinations(files, 2)]
+    encoded, before_pooling = [], network.pyramid.before_pooling
+    monkeypatch.setattr(
+        network.pyramid, "before_pooling", lambda x, levels: encoded.extend(x.unbind()) or before_pooling(x, levels)
+    )
+    reads = []
+    monkeypatch.setattr(images, "as_picture", lambda path: reads.append(path) or read_image(path))
+    worker = Worker(job, FolderStore(tmp_path / "out"), network_match(network, job))
+    worker._cache = ImageCache(2**20, images.as_picture)
+    assert not any(isinstance(outcome.prepared, Exception) for outcome in worker.run(pairs))
+    assert sorted(reads) == files
+    # The last three images are queries of references of the other size, too.
+    sizes = [tuple(image.shape[1:]) for image in encoded]
+    assert (sizes.count((48, 64)), sizes.count((64, 48))) == (6, 3)
+    for pair in pairs:
+        alone = match_pictures([(read_image(pair.reference), read_image(pair.query))], network, matching)[0]
+        np.testing.assert_allclose(read_flow(tmp_path / "out" / pair.name / "flow.flo")[0], alone.flow, atol=1e-3)
+
+
+def test_features_are_forgotten_when_matching_fails(monkeypatch):
+    network = create_model("recurrent-gocor-tiny").eval()
+    job = Job(model=network.name, matching=MatchOptions(min_size=0, align=False, updates=1))
+    caches, real = [], worker_module.FeatureCache
+    monkeypatch.setattr(worker_module, "FeatureCache", lambda limit: caches.append(real(limit)) or caches[0])
+    match = network_match(network, job)
+    match([(picture(), picture(seed=1))])
+    assert caches[0].bytes > 0
+    monkeypatch.setattr(network, "match_features", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        match([(picture(), picture(seed=1))])
+    assert caches[0].bytes == 0
 
 
 def test_results_are_those_of_single_pairs(tmp_path):
@@ -120,7 +184,7 @@ def test_memory_does_not_grow_with_the_number_of_pairs(tmp_path, limits, most):
     pairs = make_pairs(tmp_path / "images", 5, sizes=((32, 48),))
     many = [Pair(pair.reference, pair.query, f"{pair.name}-{i}") for i in range(30) for pair in pairs]
     store, job = Meter(tmp_path), make_job(tmp_path)
-    bounds = Limits(batches_ahead=4, unwritten=4 * picture().nbytes * 7, **limits)
+    bounds = Limits(batches_ahead=4, unwritten=4 * picture().nbytes * 7, readers=2, writers=2, **limits)
     worker = Worker(job, store, fake_match, bounds)
     assert len(list(worker.run(store.feed(many)))) == len(many) == store.written
     assert store.most <= most + 2

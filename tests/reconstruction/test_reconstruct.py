@@ -39,7 +39,7 @@ def run(monkeypatch, capfd):
         return [exact_match(*pair) for pair in matched[-len(pairs) :]]
 
     monkeypatch.setattr("gocor.pipeline.worker.load_network", lambda *a, **k: None)
-    monkeypatch.setattr("gocor.pipeline.worker.network_match", lambda network, job: match)
+    monkeypatch.setattr("gocor.pipeline.worker.network_match", lambda network, job, features: match)
     call = runner(monkeypatch, capfd)
     call.matched = matched
     return call

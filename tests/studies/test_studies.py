@@ -4,15 +4,21 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gocor.data.datasets import PairDataset
 from gocor.evaluation import open_benchmark
-from gocor.models.registry import sketch
+from gocor.evaluation.benchmarks import Benchmark
+from gocor.models.registry import create_model, sketch
 from gocor.models.zoo import SHIPPED
+from gocor.modules import GlobalGOCor, LocalGOCor
 from gocor.modules.gocor import GOCor
 from gocor.studies import STUDIES, StudyRun, run_study, write_study
+from gocor.studies import run as run_module
 from gocor.studies.data import synthetic_benchmark
+from gocor.studies.learnt import Learnt, learnt_values
 from gocor.studies.paper import paper_tables, to_markdown
 from gocor.studies.report import table_of
 from gocor.training.config import merge_options, typed_options
@@ -43,7 +49,37 @@ def test_every_variant_can_be_built_and_stands_in_the_papers_table():
         if study.table is not None:
             labels = {variant.label for variant in study.variants}
             assert set(paper_tables()[study.table].rows) <= labels
-    assert len({variant.run for variant in STUDIES["ablation"].variants}) == 7
+
+
+def test_variants_name_only_what_differs_from_the_registered_network():
+    """So that rows that need the same training run share it."""
+    for variant in (variant for study in STUDIES.values() for variant in study.variants):
+        layers = {"global": GlobalGOCor, "local": LocalGOCor}
+        for name, value in variant.network.items():
+            layer, _, option = name.partition(".")
+            kind = layers[layer]
+            registered = next(m.options for m in sketch(variant.model).modules() if isinstance(m, kind))
+            own = registered.start_regularization if option == "regularization" else getattr(registered, option)
+            assert value != own, variant
+
+
+def test_studies_that_share_a_folder_train_common_variants_once(tmp_path):
+    def runs(*names, **training):
+        studies = [StudyRun(STUDIES[name], {}, tmp_path / name, training, runs=tmp_path / "runs") for name in names]
+        return [run.run_folder(row, 0).name for run in studies for row in run.study.variants if row.trained]
+
+    static = runs("ablation-static", "initializers", "training-iterations", "regularizer")
+    assert (len(static), len(set(static))) == (23, 19)
+    assert set(static) & set(runs("ablation")) == set()  # dynamic pairs
+    assert set(runs("ablation", preset="static")) & set(static) >= {"basenet-static-seed-0"}
+    glunet = runs("eta", "training-data", "iterations")
+    assert (len(set(runs("iterations"))), len(set(glunet))) == (1, 7)
+    regularizer = STUDIES["regularizer"].with_model("glunet-gocor")
+    assert {variant.model for variant in regularizer.variants} == {"glunet-gocor"}
+    with pytest.raises(ValueError, match="regularizer cannot study 'pwcnet'; there are basenet-gocor, glunet-gocor"):
+        STUDIES["regularizer"].with_model("pwcnet")
+    with pytest.raises(ValueError, match="eta cannot study 'basenet'; its networks are fixed"):
+        STUDIES["eta"].with_model("basenet")
 
 
 def test_variants_differ_in_what_the_study_is_about():
@@ -80,7 +116,7 @@ def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmar
     aepe = [[scores["synthetic"]["aepe"] for scores in one.scores["1 iteration"]] for one in (run, again)]
     assert aepe[0] == aepe[1]
     other = StudyRun(study, benchmarks, tmp_path, TRAINING | {"steps": 2}, (0,), "cpu")
-    with pytest.raises(ValueError, match=r"was trained with other options \(steps\): give another --output"):
+    with pytest.raises(ValueError, match=r"was trained with other options \(steps\): give another folder"):
         run_study(other, quiet=True)
 
 
@@ -93,12 +129,52 @@ def test_the_papers_value_stands_beside_ours(tmp_path):
     assert rows == [["I plain", "2.00", "4.95", "25.0", "42.49"], [rows[1][0], "2.00", "–", "25.0", "–"]]
 
 
-def test_run_time_is_measured_without_training(tmp_path, benchmarks):
+def test_a_time_limit_holds_for_the_whole_study(tmp_path, benchmarks, monkeypatch):
+    given, clock = [], iter(range(0, 10_000, 60))  # a minute passes whenever it is asked for
+
+    def train(config, *, stop_after, **_):
+        given.append(stop_after)
+        Path(config.output).mkdir(parents=True)
+        (Path(config.output) / "final.safetensors").write_bytes(b"")
+        return SimpleNamespace(finished=True)
+
+    monkeypatch.setattr(run_module, "train", train)
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    run = StudyRun(STUDIES["ablation"], benchmarks, tmp_path, TRAINING, (0,), "cpu")
+    assert not run_study(run, stop_after=3.5)
+    assert given == [2.5, 1.5, 0.5]
+
+
+def test_learnt_values_stand_in_the_table(tmp_path, benchmarks):
+    study = part("regularizer", "absolute, λ from 0.01", "relative, ρ from 0.25")
+    run = StudyRun(study, benchmarks, tmp_path, TRAINING, (0, 1), "cpu", runs=tmp_path / "shared")
+    assert run_study(run, quiet=True)
+    assert len(list(tmp_path.glob("shared/*/final.safetensors"))) == 4
+    head, rows = table_of(run)
+    assert head[-4:] == ["global λ or ρ", "global v⁺(0)", "local λ or ρ", "local v⁺(0)"]
+    assert [row[-4].partition(" ± ")[0] for row in rows] == ["0.01", "0.25"]
+    run.learnt["absolute, λ from 0.01"][1]["local"] = Learnt(3e-6, 1e-5, 0.5)
+    assert table_of(run)[1][0][-2].endswith(" †")
+    assert "λ ended below its floor" in write_study(run)[0].read_text()
+    learnt = json.loads((tmp_path / "study.json").read_text())["variants"]["relative, ρ from 0.25"]["learnt"]
+    assert [layers["global"]["floor"] for layers in learnt] == [None, None]
+    plain = learnt_values(create_model("basenet-gocor-tiny", {"global.reference_objective": "quadratic"}))
+    assert plain["global"].weight is None
+
+
+def test_run_time_is_measured_without_training_on_all_pairs(tmp_path, benchmarks, monkeypatch):
+    timed = []
+    monkeypatch.setattr(run_module, "compare", lambda calls, *_: timed.append(1) or dict.fromkeys(calls, 2.0))
+    dataset, protocol = benchmarks["synthetic"]
+    items = [dataset.items[0]._replace(name=str(number)) for number in range(10)]
+    benchmarks = {"synthetic": Benchmark(PairDataset("synthetic", items), protocol)}
     study = part("run-time", "PWC-Net", "PWC-Net-GOCor, 3 local iterations")
     run = StudyRun(study, benchmarks, tmp_path, TRAINING, (0, 1, 2), "cpu")
     assert run_study(run)
     assert not (tmp_path / "runs").exists()
-    assert {label: len(runs) for label, runs in run.scores.items()} == {variant.label: 1 for variant in study.variants}
+    assert run.scores == {variant.label: [{"synthetic": {"ms": 2.0}}] for variant in study.variants}
+    assert len(timed) == 10
+    assert run.matcher(study.variants[0], 0).keywords()["min_size"] == 0  # the paper enlarges no image
 
 
 def test_weights_stand_for_one_run_alone(tmp_path, benchmarks):

@@ -2,8 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -21,11 +21,16 @@ from ..pipeline.pairs import Pair
 from ..pipeline.stores.folder import FolderStore
 from ..pipeline.worker import Match, Worker, load_network, network_match
 from ..utils.arrays import Picture
+from .busy import measure_busy
 from .report import digits
 
 CLASSICAL = {"OpenCV DIS": "dis", "SIFT + MAGSAC++": "sift-homography"}
+CLASSICAL_PAIRS = 16  # at most, the first ones
 STAGES = ("decode", "align", "match", "write")
 SIZES = ((480, 640), (512, 384))  # of the pairs that are rendered, in turns
+SIZES_GPU = ((768, 1024),)
+CPU = torch.device("cpu")
+WARM_BATCHES_GPU = 3  # before the time is taken: kernels are compiled and graphs recorded
 
 
 @dataclass(frozen=True)
@@ -36,17 +41,20 @@ class Speed:
         method: its name.
         pairs: number of pairs.
         seconds: from the first file that is read to the last that is written.
-        processor: seconds of processor time in all threads, which other programs on the machine affect less.
+        processor: seconds of processor time in all threads, which other programs on the machine affect less; `None` for
+            several processes.
         stages: seconds in each stage, over all threads. Stages overlap, so that their sum may exceed `seconds`.
         failed: number of pairs without a result.
+        busy: share of the time in which the GPU ran a kernel; `None` if it was not measured.
     """
 
     method: str
     pairs: int
     seconds: float
-    processor: float
+    processor: float | None
     stages: Mapping[str, float]
     failed: int
+    busy: float | None = None
 
     def as_json(self) -> dict[str, object]:
         """Plain data, per pair."""
@@ -56,40 +64,60 @@ class Speed:
             "pairs": self.pairs,
             "failed": self.failed,
             "pairs_per_second": self.pairs / self.seconds,
-            "processor_ms": 1e3 * self.processor / self.pairs,
+            "processor_ms": None if self.processor is None else 1e3 * self.processor / self.pairs,
+            "gpu_busy": self.busy,
             "stages_ms": stages,
         }
 
 
 def measure_matching(
-    pairs: Collection[Pair], job: Job, device: torch.device, report: Callable[[str], None] = lambda text: None
+    pairs: Collection[Pair],
+    job: Job,
+    device: torch.device,
+    report: Callable[[str], None] = lambda text: None,
+    *,
+    processes: int = 1,
 ) -> list[Speed]:
     """Match the same pairs by the network of a job and by each classical method, through the same pipeline.
+
+    The network is measured without and with pictures of the results.
 
     Args:
         pairs: to match.
         job: how the network matches, and what is written of each pair.
         device: of the network.
         report: called with a line that says what is being measured.
+        processes: number of worker processes for the network, beside a measurement in this process.
     """
-    methods: dict[str, Match] = {job.model: network_match(load_network(job, device, quiet=True), job)}
-    methods |= {shown: classical_match(BASELINES[name]) for shown, name in CLASSICAL.items()}
+    from .processes import measure_processes
+
+    network = network_match(load_network(job, device, quiet=True), job)
+    jobs = {job.model: replace(job, pictures=False), f"{job.model}, pictures": replace(job, pictures=True)}
     speeds = []
-    for name, match in methods.items():
+    for name, chosen in jobs.items():
         report(f"{name}: {len(pairs)} pairs")
-        speeds.append(measure_method(name, match, pairs, job))
+        speeds.append(measure_method(name, network, pairs, chosen, device))
+        if processes > 1:
+            report(f"{name}, {processes} processes: {len(pairs)} pairs")
+            speeds.append(measure_processes(f"{name}, {processes} processes", list(pairs), chosen, device, processes))
+    few = list(pairs)[:CLASSICAL_PAIRS]
+    for shown, method in CLASSICAL.items():
+        report(f"{shown}: {len(few)} pairs")
+        speeds.append(measure_method(shown, classical_match(BASELINES[method]), few, jobs[job.model]))
     return speeds
 
 
-def measure_method(name: str, match: Match, pairs: Collection[Pair], job: Job) -> Speed:
-    """Match pairs once, after a first batch that warms up."""
+def measure_method(name: str, match: Match, pairs: Collection[Pair], job: Job, device: torch.device = CPU) -> Speed:
+    """Match pairs once, after first batches that warm up."""
+    warm = job.batch * (WARM_BATCHES_GPU if device.type == "cuda" else 1)
     with tempfile.TemporaryDirectory(prefix="gocor-bench-") as folder:
-        list(Worker(job, FolderStore(Path(folder) / "first"), match).run(list(pairs)[: job.batch]))
+        list(Worker(job, FolderStore(Path(folder) / "first"), match).run(list(pairs)[:warm]))
         worker = Worker(job, FolderStore(Path(folder) / "all"), match)
-        begin, processor = time.perf_counter(), time.process_time()
-        failed = sum(isinstance(outcome.prepared, Exception) for outcome in worker.run(pairs))
-        seconds, processor = time.perf_counter() - begin, time.process_time() - processor
-    return Speed(name, len(pairs), seconds, processor, worker.stages.seconds, failed)
+        with measure_busy(device) as busy:
+            begin, processor = time.perf_counter(), time.process_time()
+            failed = sum(isinstance(outcome.prepared, Exception) for outcome in worker.run(pairs))
+            seconds, processor = time.perf_counter() - begin, time.process_time() - processor
+    return Speed(name, len(pairs), seconds, processor, worker.stages.seconds, failed, busy.share)
 
 
 def classical_match(matcher: Matcher) -> Match:
@@ -103,18 +131,20 @@ def classical_match(matcher: Matcher) -> Match:
     return lambda pairs: [match(*pair) for pair in pairs]
 
 
-def render_pairs(folder: Path, count: int) -> list[Pair]:
-    """Write pairs of two sizes as JPEG files, rendered from the two photos that ship."""
+def render_pairs(
+    folder: Path, count: int, sizes: Sequence[tuple[int, int]] = SIZES, device: torch.device = CPU
+) -> list[Pair]:
+    """Write pairs as JPEG files, rendered from the photos that ship; their sizes take turns."""
     found = []
     with as_file(files("gocor") / "assets") as assets:
-        photos = PhotoStore.open([assets], device="cpu")
+        photos = PhotoStore.open([assets], device=device)
     for number in range(count):
-        source = SyntheticPairs(photos, preset="static", size=SIZES[number % len(SIZES)], seed=0)
+        source = SyntheticPairs(photos, preset="static", size=sizes[number % len(sizes)], seed=0)
         batch = source.batch(number, 1)
         paths = []
         for name, images in (("a", batch.reference), ("b", batch.query)):
             paths.append(folder / f"{number:03}{name}.jpg")
-            write_image(paths[-1], images[0].permute(1, 2, 0).round().clamp(0, 255).byte().numpy())
+            write_image(paths[-1], images[0].permute(1, 2, 0).round().clamp(0, 255).byte().cpu().numpy())
         found.append(Pair(paths[0], paths[1], f"{number:03}"))
     return found
 
@@ -123,13 +153,12 @@ def speeds_as_rich(speeds: list[Speed]) -> Table:
     """A table with a row per method."""
     shown = Table(title="Matching, files in to files out", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     shown.add_column("")
-    for column in ("pairs/s", "processor\nms a pair", *(f"{name}\nms a pair" for name in STAGES)):
+    for column in ("pairs/s", "GPU busy\n%", "processor\nms a pair", *(f"{name}\nms a pair" for name in STAGES)):
         shown.add_column(column, justify="right")
     for speed in speeds:
-        row = speed.as_json()
         stages = [digits(1e3 * speed.stages[name] / speed.pairs if name in speed.stages else None) for name in STAGES]
         failed = f" ({speed.failed} of {speed.pairs} failed)" if speed.failed else ""
-        shown.add_row(
-            speed.method + failed, digits(speed.pairs / speed.seconds), digits(float(str(row["processor_ms"]))), *stages
-        )
+        busy = digits(None if speed.busy is None else 100 * speed.busy)
+        processor = digits(None if speed.processor is None else 1e3 * speed.processor / speed.pairs)
+        shown.add_row(speed.method + failed, digits(speed.pairs / speed.seconds), busy, processor, *stages)
     return shown

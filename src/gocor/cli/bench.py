@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, echo
 
+from ..utils.defaults import MODEL
 from ..utils.errors import InputError
 from .options import Device
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
     from ..bench.end_to_end import Speed
     from ..bench.run import TableResult
+    from ..pipeline.job import Job
 
 Precision = Literal["float32", "bfloat16", "float16"]
 MATCH = "match"  # the section of whole files; the others are in `gocor.bench.sections`
-RENDERED = 16  # pairs, 4 with --quick
+RENDERED, RENDERED_QUICK, RENDERED_GPU = 16, 4, 128  # pairs
 FILE_WIDTH = 160  # columns of a table that is printed to a file or a pipe
 
 
@@ -36,8 +38,12 @@ def bench(
     repeats: Annotated[int | None, Option(min=1, help="Timed calls of each variant.")] = None,
     threads: Annotated[int | None, Option(min=1, help="CPU threads; by default torch decides.")] = None,
     pairs: Annotated[Path | None, Option(help="For match: CSV file of pairs, in place of rendered ones.")] = None,
-    model: Annotated[str, Option(help="For match: name of the network.")] = "glunet-gocor",
+    model: Annotated[str, Option(help="For match: name of the network.")] = MODEL,
     batch: Annotated[int, Option(min=1, help="For match: number of pairs to match at once.")] = 4,
+    formats: Annotated[str, Option(help="For match: formats of the flow file, as in gocor match.")] = "flo",
+    processes: Annotated[
+        int, Option(min=1, help="For match: also measure the network in so many processes on the device.")
+    ] = 1,
     memory: Annotated[bool, Option(help="Measure peak memory too.")] = True,
     json: Annotated[Path | None, Option(help="Also write the results to this JSON file.")] = None,
 ) -> None:
@@ -47,7 +53,8 @@ def bench(
     only with --json. Times are medians in milliseconds. The variants of a row take turns, so that their ratio is
     reliable on a busy machine too. Memory is the peak of allocated memory on a GPU, and the growth of a separate
     process on a CPU. The section match measures pairs per second from image files to result files, where the time
-    goes, and OpenCV DIS and SIFT with MAGSAC++ on the same pairs.
+    goes, and OpenCV DIS and SIFT with MAGSAC++ on the same pairs: rendered ones of 480×640 pixels, on a GPU 128 of
+    768×1024. The network is measured without and with pictures, after batches that warm up.
 
     Example: gocor bench networks --quick
     """
@@ -72,7 +79,8 @@ def bench(
     with Console(stderr=True).status("") as status:  # prints nothing if stderr is no terminal
         for name in chosen:
             if name == MATCH:
-                speeds = _matching(pairs, model, batch, where, dtype, quick=quick, report=status.update)
+                job = _job(model, batch, formats, dtype, quick=quick)
+                speeds = _matching(pairs, job, where, processes, quick=quick, report=status.update)
                 out.print(speeds_as_rich(speeds))
                 continue
             results[name] = []
@@ -85,30 +93,41 @@ def bench(
         echo(f"wrote {json}")
 
 
+def _job(model: str, batch: int, formats: str, dtype: str, *, quick: bool) -> "Job":
+    """What the section match does; 16 bits as with `gocor match --fast`, but with all updates."""
+    from ..matching.options import MatchOptions
+    from ..pipeline.job import Job
+
+    if dtype == "float16":
+        raise InputError("the section match measures float32, or bfloat16 as with gocor match --fast, got float16")
+    names = [] if formats == "none" else [name.strip() for name in formats.split(",") if name.strip()]
+    matching = MatchOptions(min_size=0 if quick else None)
+    return Job(model=model, batch=batch, fast=dtype == "bfloat16", matching=matching, formats=names)
+
+
 def _matching(
     listed: Path | None,
-    model: str,
-    batch: int,
+    job: "Job",
     device: "torch.device",
-    dtype: str,
+    processes: int,
     *,
     quick: bool,
     report: Callable[[str], None],
 ) -> "list[Speed]":
-    """Measure pairs from files to files; on a GPU in 16 bits as `gocor match --fast` does."""
-    from ..bench.end_to_end import measure_matching, render_pairs
-    from ..matching.options import MatchOptions
-    from ..pipeline.job import Job
+    """Measure pairs from files to files."""
+    from ..bench.end_to_end import SIZES, SIZES_GPU, measure_matching, render_pairs
+    from ..matching.files import check_formats
     from ..pipeline.pairs import PairList
 
-    if dtype == "float16":
-        raise InputError("the section match measures float32, or bfloat16 as with gocor match --fast, got float16")
-    job = Job(model=model, batch=batch, fast=dtype == "bfloat16", matching=MatchOptions(min_size=0 if quick else None))
+    check_formats(job.formats)
     if listed is not None:
-        return measure_matching(PairList(listed), job, device, report)
+        return measure_matching(PairList(listed), job, device, report, processes=processes)
+    large = device.type == "cuda" and not quick
+    count = RENDERED_QUICK if quick else RENDERED_GPU if large else RENDERED
     with TemporaryDirectory(prefix="gocor-bench-") as folder:
-        pairs = render_pairs(Path(folder), 4 if quick else RENDERED)
-        return measure_matching(pairs, job, device, report)
+        report(f"rendering {count} pairs")
+        pairs = render_pairs(Path(folder), count, SIZES_GPU if large else SIZES, device)
+        return measure_matching(pairs, job, device, report, processes=processes)
 
 
 def _device(name: str, threads: int | None) -> "torch.device":

@@ -60,8 +60,8 @@ Fast = Annotated[
     bool,
     Option(
         "--fast",
-        help="Do not enlarge small images, and make half the updates of a recurrent network; on a GPU also bfloat16 "
-        "and a CUDA graph per image size.",
+        help="Do not enlarge small images, make half the updates of a recurrent network, and compute in bfloat16 where "
+        "the device is faster at it; on a GPU also record a CUDA graph per image size.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one line of JSON per pair.")]

@@ -19,5 +19,5 @@ MaxSize = Annotated[
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]
-PRESETS = "static, dynamic, flow, parallax, static-published or dynamic-published pairs."
+PRESETS = "static, dynamic, flow, parallax, fast, static-published or dynamic-published pairs."
 Json = Annotated[bool, Option("--json", help="Print the answer as JSON, for a program to read.")]

@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option, echo
 from ..utils.errors import InputError
 from ..utils.files import check_folder
 from .options import Device, Output
-from .train import Data, Objects, Steps, StopAfter, TimeLimit
+from .train import Data, Objects, Steps, TimeLimit
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -19,7 +19,8 @@ Name = Annotated[
     str,
     Argument(
         help="ablation (I to VI, dynamic pairs), ablation-static (also the fusion of both directions), initializers, "
-        "eta, training-data (static and dynamic), training-iterations, iterations (in evaluation) or run-time."
+        "eta, training-data (static and dynamic), training-iterations, iterations (in evaluation), run-time or "
+        "regularizer (with the learnt values)."
     ),
 ]
 Eval = Annotated[
@@ -28,6 +29,14 @@ Eval = Annotated[
 ]
 Weights = Annotated[
     str | None, Option(help="Study of iterations: `default` or a checkpoint to study, in place of training.")
+]
+Model = Annotated[str | None, Option(help="Study of the regulariser: basenet-gocor (default) or glunet-gocor.")]
+Runs = Annotated[
+    Path | None,
+    Option(help="Folder of the training runs, OUTPUT/runs by default. Studies that share it train common runs once."),
+]
+StopAfter = Annotated[
+    float | None, Option(metavar="MINUTES", help="Stop after this time; the same command continues the study.")
 ]
 Seeds = Annotated[int, Option(min=1, help="Number of training runs of each variant.")]
 Quick = Annotated[bool, Option("--quick", help="Small networks and few steps, for minutes on a CPU.")]
@@ -46,6 +55,8 @@ def study(
     objects: Objects = None,
     eval_: Eval = None,
     weights: Weights = None,
+    model: Model = None,
+    runs: Runs = None,
     seeds: Seeds = 1,
     quick: Quick = False,
     steps: Steps = None,
@@ -60,11 +71,13 @@ def study(
 
     Trains every variant that is missing under one schedule, evaluates it, and prints our numbers beside the paper's.
     Writes study.md, study.json and plots to OUTPUT, training runs to OUTPUT/runs, and scores of pairs to OUTPUT/pairs.
-    An interrupted study continues when the command is run again.
+    An interrupted study continues when the command is run again. Several studies train common runs once if they get the
+    same --runs.
 
     Example: gocor study ablation --data photos --objects cutouts --eval hpatches=hpatches --seeds 3 -o ablation
     """
-    check_folder(output)
+    for folder in (output, *([runs] if runs else [])):
+        check_folder(folder)
     from ..studies.definitions import STUDIES
     from ..studies.report import terminal_table, write_study
     from ..studies.run import QUICK, StudyRun, run_study
@@ -73,7 +86,7 @@ def study(
 
     if name not in STUDIES:
         raise InputError(f"no study is named {name!r}; {nearest(name, STUDIES)}")
-    chosen, notes = STUDIES[name], []
+    chosen, notes = STUDIES[name] if model is None else STUDIES[name].with_model(model), []
     given: dict[str, Any] = {
         "data": [
             str(path) for path in data or _own_photos(needed=not quick and weights is None and name != "run-time")
@@ -92,7 +105,7 @@ def study(
     if "preset" in options:
         notes.append(f"All variants were trained on pairs of the preset {options['preset']}.")
     benchmarks = _benchmarks(eval_ or [], options["data"], limit, quick=quick)
-    run = StudyRun(chosen, benchmarks, output, options, range(seeds), device, weights=weights)
+    run = StudyRun(chosen, benchmarks, output, options, range(seeds), device, weights=weights, runs=runs)
     if not run_study(run, stop_after=stop_after):
         echo(f"stopped before the study was complete: run the command again to continue in {output}")
         raise Exit(1 if stop_after is None else 0)

@@ -101,16 +101,16 @@ def load_later(name: str, weights: str | None, device: str, options: MatchOption
         align=options.align if facts.can_align else False,
     )
     note = {"weights": _weights_stamp(name, weights), "device": device}
-    return NamedMatcher(name, cache(partial(load_seeded, name, weights, device)), options, note)
+    return NamedMatcher(name, cache(partial(load_seeded, name, weights, device, fast=options.fast)), options, note)
 
 
-def load_seeded(name: str, weights: str | None, device: str) -> MatchingNetwork:
+def load_seeded(name: str, weights: str | None, device: str, *, fast: bool = False) -> MatchingNetwork:
     """`load_model` with the same initial values each time; the state of the random generator is kept."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return load_model(name, weights, device=device)
+        return load_model(name, weights, device=device, fast=fast)
 
 
 def find_weights(name: str, weights: PathLike) -> str | None:

@@ -19,6 +19,7 @@ from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError, InputTypeError
 from .alignment import match_wide_baseline
 from .certainty import Matched, certainty
+from .features import FeatureCache, Images, predict
 from .images import ImageLike, as_picture, to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
 from .result import MatchResult
@@ -105,6 +106,8 @@ def match(
             by a homography (`gocor.matching.planar`). `None` does so if the network can.
         confidence: where confidence and occlusion come from: `"learnt"` by the network, `"consistency"` with the flow
             in the opposite direction; `None` takes the first if the network learns it.
+        fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
+            a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding
             from that of the pair alone, by about 1e-4 pixels at most.
 
@@ -125,7 +128,7 @@ def match(
     many, pairs = _as_pairs(reference, query)
     if not isinstance(model, (str, MatchingNetwork)):
         raise InputTypeError(f"model must be a name of list_models() or a MatchingNetwork, got {type(model).__name__}")
-    network = load_model(model, weights, device=choose_device(device)) if isinstance(model, str) else model
+    network = load_model(model, weights, device=choose_device(device), fast=fast) if isinstance(model, str) else model
     results = list(match_stream(pairs, network, options, batch_size=batch_size))
     return results if many else results[0]
 
@@ -162,18 +165,18 @@ def match_stream(
         loaded = as_picture(pair[0]), as_picture(pair[1])
         same = batch and all(a.shape == b.shape for a, b in zip(loaded, batch[0], strict=True))
         if batch and (not same or len(batch) == batch_size):
-            yield from _match_batch(batch, network, options)
+            yield from match_pictures(batch, network, options)
             batch = []
         batch.append(loaded)
     if batch:
-        yield from _match_batch(batch, network, options)
+        yield from match_pictures(batch, network, options)
 
 
 @torch.inference_mode()
 def match_tensors(
     network: MatchingNetwork,
-    reference: Tensor,
-    query: Tensor,
+    reference: Tensor | Images,
+    query: Tensor | Images,
     options: MatchOptions = DEFAULT_OPTIONS,
     *,
     backward: bool | None = None,
@@ -183,8 +186,9 @@ def match_tensors(
 
     Args:
         network: nothing of it changes: in training mode it stays, and is used as in evaluation mode.
-        reference: RGB images `(B, 3, H, W)` in [0, 255], with the network's device and dtype.
-        query: RGB images `(B, 3, Hq, Wq)`.
+        reference: RGB images `(B, 3, H, W)` in [0, 255], with the network's device and dtype; as `Images`, what was
+            computed from one of them is reused.
+        query: RGB images `(B, 3, Hq, Wq)`, likewise.
         options: how to match.
         backward: compute the flow query → reference too; `None` does so if the confidence needs it.
         flips: try mirrored images too, as on TSS, if the network can.
@@ -193,25 +197,25 @@ def match_tensors(
     learnt = options.confidence == "learnt"
     backward = not learnt if backward is None else backward
     network = in_evaluation_mode(network)
+    cache = FeatureCache() if backward else None  # for both directions
+    reference, query = Images.of(reference, cache), Images.of(query, cache)
     if options.align:
         return match_wide_baseline(
             network, reference, query, backward=backward, confidence=learnt, **options.network_options()
         )
 
-    def predict(first: Tensor, second: Tensor) -> Prediction:
+    def find(first: Images, second: Images, confidence: bool) -> Prediction:
         if flips and network.can_flip:
-            flow, _ = network.forward_with_flips(first, second, **options.network_options())
+            flow, _ = network.forward_with_flips(first.pixels, second.pixels, **options.network_options())
             return Prediction(flow, None, None)
-        if learnt:
-            return network.predict(first, second, **options.network_options())
-        return Prediction(network(first, second, **options.network_options()), None, None)
+        return predict(network, first, second, confidence=confidence, **options.network_options())
 
     LOG.info("matching")
-    found = predict(reference, query)
+    found = find(reference, query, learnt)
     back = None
     if backward:
         LOG.info("matching in the opposite direction")
-        back = predict(query, reference).flow
+        back = find(query, reference, False).flow
     return Matched(found.flow, back, found.confidence, found.visibility)
 
 
@@ -226,12 +230,23 @@ def working_scale(size: tuple[int, int], height: int, width: int) -> float:
     return math.sqrt(math.prod(size) / (height * width))
 
 
-def _match_batch(
-    batch: list[tuple[Picture, Picture]], network: MatchingNetwork, options: MatchOptions
+def match_pictures(
+    batch: Sequence[tuple[Picture, Picture]],
+    network: MatchingNetwork,
+    options: MatchOptions = DEFAULT_OPTIONS,
+    cache: FeatureCache | None = None,
 ) -> list[MatchResult]:
-    """Match pairs that all have the same two sizes."""
+    """Match pairs that all have the same two sizes, in one batch.
+
+    Args:
+        batch: RGB `(H, W, 3)` uint8. A picture is the same as another one if both are the same object.
+        network: on any device.
+        options: how to match.
+        cache: what was computed of the pictures of other pairs; `None` to keep nothing.
+    """
     references, queries = zip(*batch, strict=True)
-    found = match_tensors(network, to_batch(references, network), to_batch(queries, network), options)
+    first, second = (Images(to_batch(pictures, network), pictures, cache) for pictures in (references, queries))
+    found = match_tensors(network, first, second, options)
     return to_results(network, references, queries, found, options)
 
 
@@ -251,9 +266,9 @@ def to_results(
         MatchResult(
             reference=references[i],
             query=queries[i],
-            flow=found.forward[i].float().cpu().clone(),
-            confidence=confidence[i, 0].cpu().clone(),
-            occlusion=occlusion[i, 0].cpu().clone(),
+            flow=found.forward[i].to("cpu", torch.float32, copy=True),
+            confidence=confidence[i, 0].to("cpu", copy=True),
+            occlusion=occlusion[i, 0].to("cpu", copy=True),
             model=network.name,
         )
         for i in range(len(references))

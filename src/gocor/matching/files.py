@@ -25,7 +25,7 @@ LOG = logging.getLogger("gocor.matching")
 FLOW_FILES = {"flo": "flow.flo", "kitti": "flow_kitti.png", "npz": "flow.npz", "pfm": "flow.pfm"}
 PICTURES = ("flow.png", "warped.png", "overlay.png", "matches.png", "confidence.png")
 DONE = "done.json"
-CSV, CSV_HEADER = "matches.csv", "x,y,x_query,y_query,confidence\n"
+CSV, CSV_HEADER, CSV_ROW = "matches.csv", "x,y,x_query,y_query,confidence\n", "%.0f,%.0f,%.3f,%.3f,%.4f\n"
 
 
 def save_result(
@@ -40,7 +40,8 @@ def save_result(
 ) -> list[Path]:
     """Write a result to a folder, which is created if it does not exist.
 
-    - the flow at full resolution: `flow.flo`, `flow_kitti.png`, `flow.npz` and `flow.pfm`, by `formats`;
+    - the flow at full resolution: `flow.flo`, `flow_kitti.png`, `flow.npz` (with the arrays `confidence` and
+      `occlusion` beside `flow`) and `flow.pfm`, by `formats`;
     - pictures: `flow.png`, `warped.png` (the query warped to the reference, at full resolution), `overlay.png`,
       `matches.png` and `confidence.png`;
     - `matches.csv`: x, y, x_query, y_query, confidence, highest first;
@@ -69,7 +70,7 @@ def save_result(
     folder = Path(folder)
     flows = [FLOW_FILES[name] for name in dict.fromkeys(formats)]
     names = [*flows, *drawn, CSV]
-    rows = "".join(f"{x:.0f},{y:.0f},{u:.3f},{v:.3f},{score:.4f}\n" for x, y, u, v, score in matches.tolist())
+    rows = (CSV_ROW * len(matches)) % tuple(matches.ravel().tolist())
     done = facts_of(result, matches) | {
         "formats": list(formats),
         "max_points": max_points,
@@ -81,7 +82,8 @@ def save_result(
         remove_leftovers(folder)
         _remove_outdated(folder, (*flows, *drawn))
         for name in flows:
-            write_flow(folder / name, result.flow.numpy())
+            certain = {"confidence": result.confidence.numpy(), "occlusion": result.occlusion.numpy()}
+            write_flow(folder / name, result.flow.numpy(), **(certain if name == FLOW_FILES["npz"] else {}))
         for name, picture in drawn.items():
             write_image(folder / name, picture)
         write_bytes_atomically(folder / CSV, (CSV_HEADER + rows).encode())

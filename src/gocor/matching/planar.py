@@ -6,7 +6,11 @@ agree with the reference as well under the homography as under the flow. Objects
 plane, keep their flow.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +21,8 @@ from ..models.resizing import resize_image
 from ..ops.homography import Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, PATCH, box, patch_correlation
 from ..ops.warp import inside_mask, pixel_grid, resize_flow, warp
+
+FITS = 4  # homographies that are fitted at once, beside a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +46,23 @@ class PlanarSettings:
 DEFAULT_PLANAR = PlanarSettings()
 
 
+class Planar(NamedTuple):
+    """A flow that a homography may have replaced.
+
+    Attributes:
+        flow: `(B, 2, H, W)`.
+        belief: where the homography replaced it, the share of the well-matched pixels that the homography explains; 0
+            elsewhere, `(B, 1, H, W)`.
+    """
+
+    flow: Tensor
+    belief: Tensor
+
+
 @torch.inference_mode()
 def prefer_homography(
     reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings = DEFAULT_PLANAR
-) -> Tensor:
+) -> Planar:
     """Replace a flow by a homography where that explains the images as well.
 
     Args:
@@ -53,14 +72,24 @@ def prefer_homography(
         settings: thresholds.
 
     Returns:
-        Flow `(B, 2, H, W)`, unchanged for scenes that are not flat.
+        See `Planar`. The flow is unchanged for scenes that are not flat.
     """
-    samples = zip(reference.split(1), query.split(1), flow.split(1), strict=True)
-    return torch.cat([_prefer_homography(*sample, settings) for sample in samples])
+    samples = list(zip(reference.split(1), query.split(1), flow.split(1), strict=True))
+    if not flow.is_cuda or len(samples) == 1:
+        return _joined([_prefer_homography(*sample, settings) for sample in samples])
+    # The device works for one pair while the host fits the homography of another.
+    with ThreadPoolExecutor(min(len(samples), FITS)) as threads:
+        return _joined(list(threads.map(partial(_prefer_homography, settings=settings), *zip(*samples, strict=True))))
 
 
-def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings) -> Tensor:
+def _joined(found: Sequence[Planar]) -> Planar:
+    return Planar(*(torch.cat(maps) for maps in zip(*found, strict=True)))
+
+
+@torch.inference_mode()  # each thread has its own mode
+def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings) -> Planar:
     """`prefer_homography` for one sample."""
+    unchanged = Planar(flow, flow.new_zeros(len(flow), 1, *flow.shape[2:]))
     first, second = _bounded(reference, settings.max_side), _bounded(query, settings.max_side)
     small = resize_flow(flow.float(), first.shape[2:], query_size=query.shape[2:], new_query_size=second.shape[2:])
     inside = inside_mask(small, second.shape[2:])
@@ -68,12 +97,13 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     matched = inside & (contrast > CONTRAST) & (correlation > settings.min_correlation)
     matrix = _fit(small, matched, settings)
     if matrix is None:
-        return flow
+        return unchanged
     grid = pixel_grid(first.shape[2], first.shape[3], device=flow.device)
     planar = project_map(matrix, grid) - grid
     distance = torch.linalg.vector_norm(planar - small, dim=1, keepdim=True)
-    if (distance[matched] < 2 * settings.inlier_distance).float().mean() < settings.min_planar_share:
-        return flow
+    planar_share = (distance[matched] < 2 * settings.inlier_distance).to(flow.dtype).mean()
+    if planar_share < settings.min_planar_share:
+        return unchanged
     planar_correlation, _ = patch_correlation(first, warp(second, planar, padding="border"))
     loss = correlation - planar_correlation
     weight = contrast.clamp(max=settings.max_contrast) * inside
@@ -82,7 +112,7 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     limit = settings.max_correlation_loss
     explained = (mean_loss < limit) & ((loss < 2 * limit) | (contrast < CONTRAST))
     if explained.float().mean() < settings.min_explained_share:
-        return flow
+        return unchanged
     # Where the homography leaves the query, it is preferred unless the flow found a good match.
     poorly_matched = correlation < settings.min_correlation
     explained = torch.where(inside_mask(planar, second.shape[2:]), explained, poorly_matched)
@@ -92,7 +122,9 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     full = resizing(second.shape[2:], query.shape[2:]) @ matrix @ resizing(reference.shape[2:], first.shape[2:])
     fine = pixel_grid(flow.shape[2], flow.shape[3], device=flow.device)
     replacement = project_map(full, fine) - fine
-    return torch.where(flow.isfinite() & (share > 0), flow + share * (replacement - flow), flow)
+    replaced = flow.isfinite().all(1, keepdim=True) & (share > 0)
+    belief = torch.where(replaced, share * planar_share, 0.0)
+    return Planar(torch.where(replaced, flow + share * (replacement - flow), flow), belief)
 
 
 def _bounded(image: Tensor, max_side: int) -> Tensor:

@@ -25,7 +25,7 @@ class GraphCache:
         limit: number of recordings. Each holds the memory of a forward pass.
     """
 
-    def __init__(self, limit: int = 4) -> None:
+    def __init__(self, limit: int = 6) -> None:
         self.limit = limit
         self.recordings: OrderedDict[Hashable, Recording] = OrderedDict()
 

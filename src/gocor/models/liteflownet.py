@@ -1,7 +1,8 @@
 """LiteFlowNet: cascaded matching, sub-pixel refinement and flow regularisation at each of five levels.
 
-Written from the paper (Hui, Tang and Loy, CVPR 2018, arXiv 1805.07036). Its local correlation layers can be replaced by
-GOCor, as the GOCor paper suggests.
+Written from the text of the paper (Hui, Tang and Loy, CVPR 2018, arXiv 1805.07036), without the tables of layers in its
+supplement: the network has 5.04 million parameters, the paper states 5.37. Published weights do not fit. Its local
+correlation layers can be replaced by GOCor, as the GOCor paper suggests.
 """
 
 from collections.abc import Mapping, Sequence

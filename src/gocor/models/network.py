@@ -11,68 +11,57 @@ from torch import Tensor, nn
 
 from ..modules.gocor import GOCor
 from ..utils.checks import check_count, check_features, check_pair
-from ..utils.errors import InputError, InputTypeError
+from ..utils.errors import InputError
+from ..utils.precision import cpu_multiplies_bfloat16
+from .abilities import Abilities
 from .graphs import GraphCache
 from .matching_layers import GlobalMatching, LocalMatching
-from .outputs import ImageFeatures, Outputs, Prediction
+from .outputs import Outputs, Prediction
 from .published_names import Rule
 from .resizing import bounded_size, full_resolution, upsample
-from .stages import Stage
 
 PUBLISHED_LOSS_WEIGHTS = (0.32, 0.08, 0.02, 0.01, 0.005)  # The paper's weights of sums over pixels, coarse to fine.
 
 
-class MatchingNetwork(nn.Module, ABC):
+class MatchingNetwork(Abilities, nn.Module, ABC):
     """Base class of the networks: raw images in, full-resolution flow out.
 
     A network states every fact about itself that other parts of the package need, so a new one needs no edit elsewhere
-    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`.
+    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`. `Abilities` has what
+    else it may be able to do.
 
     Attributes:
         pyramid: the feature extractor. `load_model` fills a `VGGPyramid` with the weights that ship.
         published: pre-process images as published code does, because published checkpoints were trained that way:
             images are resized by area averages and truncated to integers. Otherwise they are resized by anti-aliased
             bilinear interpolation.
-        name: the registered name; empty for a network that was built by hand.
         variant: options in which it differs from the registered network, by dotted name, see `variants`.
         has_global_layer: whether the network has a global correlation layer, which `iters_global` is for.
         min_size: lower bound of the longer side that the network works at, see `forward`. Published rules set none.
+        min_area: lower bound of the area that it works at, in units of `min_size`²: elongated images are enlarged more.
         loss_weights: weight of each level's mean end-point error in training, coarse to fine.
         published_loss_weights: the paper's weights of sums over pixels, in the units that `levels` returns.
         training_defaults: options of `gocor train` in which this network differs from the general defaults.
         published_rules: pairs (pattern, replacement) that translate published parameter names to ours.
-        coarse_side: side of the square images that `coarse_features` takes; `None` if the network gives no coarse
-            matches, so that images of a wide baseline cannot be aligned.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
         fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
             then do not depend on the size of the images, so that one graph can be exported for all of them.
-        updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
-        fast_updates: the same for `MatchOptions.fast`.
-        learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
-        reuses_features: whether `features` and `match_features` are defined.
         added_parts: names of the parts that older weights of the network lack; training may start without them.
-        can_flip: whether `forward_with_flips` also matches mirrored images.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
     """
 
     pyramid: nn.Module
-    name = ""
     has_global_layer = True
     min_size = 0
+    min_area: ClassVar[float] = 0.0
     loss_weights: ClassVar[tuple[float, ...]] = ()
     published_loss_weights: ClassVar[tuple[float, ...]] = ()
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     published_rules: ClassVar[Sequence[Rule]] = ()
-    coarse_side: ClassVar[int | None] = None
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
-    can_flip: ClassVar[bool] = False
     added_parts: ClassVar[tuple[str, ...]] = ()
     fixed_side: int | None = None
-    updates: int | None = None
-    fast_updates: ClassVar[int | None] = None
-    learns_confidence: ClassVar[bool] = False
-    reuses_features: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 
@@ -97,17 +86,21 @@ class MatchingNetwork(nn.Module, ABC):
                 module.scale_free_step = False
 
     def accelerate(self, dtype: torch.dtype = torch.bfloat16) -> Self:
-        """Speed up inference on a GPU by 16-bit convolutions in the channels-last layout and by CUDA graphs.
+        """Speed up inference by 16-bit convolutions, and on a GPU by the channels-last layout and CUDA graphs too.
 
-        The first pass of each image size is recorded and later passes replay it, so this helps with many pairs of few
-        sizes. Nothing is recorded on other devices, in training mode, or while gradients are enabled.
+        The first pass of each image size is recorded and later passes replay it, so graphs help with many pairs of few
+        sizes. Nothing is recorded on other devices, in training mode, or while gradients are enabled. A CPU computes
+        convolutions in bfloat16 if it has instructions for that, and otherwise nothing changes there.
 
         Args:
             dtype: dtype of the convolutions; `float32` keeps full precision.
         """
         if dtype not in (torch.bfloat16, torch.float16, torch.float32):
             raise InputError(f"dtype must be bfloat16, float16 or float32, got {dtype}")
-        if next(self.parameters()).is_cuda:
+        device = next(self.parameters()).device
+        if device.type == "cpu" and dtype == torch.bfloat16 and cpu_multiplies_bfloat16():
+            self.autocast_dtype = dtype
+        if device.type == "cuda":
             self.autocast_dtype = None if dtype == torch.float32 else dtype
             # Float32 convolutions are faster in the contiguous layout, 16-bit ones in channels last.
             layout = torch.contiguous_format if dtype == torch.float32 else torch.channels_last
@@ -222,10 +215,10 @@ class MatchingNetwork(nn.Module, ABC):
             height: the reference's.
             width: the reference's.
             min_size: lower bound of the longer side. Smaller images are enlarged, at most threefold, which makes their
-                flow finer and takes longer.
+                flow finer and takes longer. Elongated images are enlarged further by networks that state a `min_area`.
             max_size: upper bound of the longer side, or `None`. Memory grows with its square. It wins over `min_size`.
         """
-        return self.round_size(*bounded_size(height, width, min_size, max_size))
+        return self.round_size(*bounded_size(height, width, min_size, max_size, self.min_area))
 
     @abstractmethod
     def round_size(self, height: int, width: int) -> tuple[int, int]:
@@ -249,10 +242,6 @@ class MatchingNetwork(nn.Module, ABC):
         """The flow of the finest level; arguments as in `levels`."""
         return self.levels(*inputs, **iters)[-1]
 
-    def finest_outputs(self, *inputs: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """The flow of `finest_flow` and the logits of `Outputs.confidence`, for networks that learn a confidence."""
-        raise InputTypeError(f"{self.name or type(self).__name__} does not learn a confidence")
-
     def outputs(self, *inputs: Tensor, **options: Any) -> Outputs:
         """What training needs: the flows of `levels`, and logits of the confidence if the network learns one."""
         return Outputs(self.levels(*inputs, **options), None)
@@ -270,48 +259,6 @@ class MatchingNetwork(nn.Module, ABC):
         layers = {id(module) for module in self.correlation_layers()}
         layers |= {id(module) for module in self.modules() if isinstance(module, GOCor)}
         return [name for name, module in self.named_modules() if id(module) in layers]
-
-    @property
-    def can_align(self) -> bool:
-        """Whether the network gives the coarse matches that the alignment of wide baselines needs."""
-        return self.coarse_side is not None
-
-    def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
-        """Features of RGB images `(B, 3, coarse_side, coarse_side)` in [0, 255], fine to coarse."""
-        raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
-
-    def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
-        """Flow `(B, 2, h, w)` between two images' `coarse_features`, in pixels of the coarse images."""
-        raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
-
-    def stages(self, *inputs: Tensor) -> list[Stage]:
-        """The correlation layers and the features of both images that they compare, coarse to fine.
-
-        Args:
-            *inputs: what `prepare` returns.
-
-        Returns:
-            Nothing by default: `gocor.matching.scores` then has no scores to show.
-        """
-        return []
-
-    def features(self, image: Tensor, *, min_size: int | None = None, max_size: int | None = None) -> ImageFeatures:
-        """Features of RGB images `(B, 3, H, W)` in [0, 255] for `match_features`; sizes as in `forward`."""
-        raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
-
-    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
-        """What `predict` finds, from the `features` of two batches of images with one working size.
-
-        Args:
-            reference: features of the reference.
-            query: features of the query.
-            **options: `iters_local`, `iters_global` and `updates`, as in `forward`.
-        """
-        raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
-
-    def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
-        raise InputTypeError(f"{self.name or type(self).__name__} cannot match mirrored images")
 
 
 def autocast(device: torch.device, dtype: torch.dtype | None) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import global_correlation, pool_pyramid
 from ..ops.correlation.lookups import repeated_lookup
-from ..ops.warp import pixel_grid
+from ..ops.select import can_stop_early
 from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, autocast
@@ -30,14 +30,15 @@ from .recurrent_blocks import (
     UpdateBlock,
     expected_flow,
     lookup_operand,
+    pooled,
     round_side,
     unit_norm,
 )
 from .recurrent_fine import FineStage
+from .recurrent_updates import iterate, mean_motion
 from .resizing import full_resolution, resize_image, upsample
 from .stages import Stage
 
-MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
 TEMPERATURE = 20.0  # of the softmax over global scores, at the start of training
 COARSE_UPDATES = 6  # updates of a coarse match
 DISCOUNT = 0.85  # of the loss, from each update to the one before
@@ -61,7 +62,9 @@ class RecurrentNet(MatchingNetwork):
 
     pyramid: VGGPyramid
     min_size = 1024
+    min_area = 3 / 4  # of an image of 4:3
     updates: int = 12
+    most_updates = 16  # where the updates end as soon as the flow has settled
     fast_updates = 6
     learns_confidence = True
     reuses_features = True
@@ -167,7 +170,9 @@ class RecurrentNet(MatchingNetwork):
         self, own: Features, other: Features, *, updates: int | None = None, **iters: int | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The flow after the last update at full resolution, and the last states at 1/8 and at 1/4, if any."""
-        state, flow = self._match(own, other, updates or self.updates, **iters)[-1]
+        settle = can_stop_early(own.coarse)
+        count = updates or (self.most_updates if settle else self.updates)
+        state, flow = self._match(own, other, count, settle=settle, **iters)[-1]
         flow = self.upsampler(state, flow)
         if self.fine is None:
             return flow, state, None
@@ -204,23 +209,25 @@ class RecurrentNet(MatchingNetwork):
         updates: int,
         iters_local: int | None = None,
         iters_global: int | None = None,
+        settle: bool = False,
     ) -> list[tuple[Tensor, Tensor]]:
-        """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update."""
+        """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update.
+
+        With `settle` a sample is left as it is once its flow hardly moves, and the updates end when all have settled.
+        """
         assert reference.context is not None
         own, other = reference.coarse, query.coarse
         hidden, context = reference.context.split([self.hidden, self.hidden], 1)
         hidden, update = hidden.tanh(), self.update.given(context.relu())
         filters = own if self.filters is None else self.filters.filters(own, iters_local)
         look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(other), self.scales))
-        grid = pixel_grid(own.shape[2], own.shape[3], device=own.device)
         flow = self._start_flow(own, other, iters_global)
-        found = [(hidden, flow)]
-        for _ in range(updates):
-            flow = flow.detach()
-            hidden, change = update(hidden, look_up(grid + flow, self.radius), flow)
-            flow = flow + change
-            found.append((hidden, flow))
-        return found
+
+        def motion(hidden: Tensor, change: Tensor) -> Tensor:
+            return mean_motion(STRIDE * change, self.confidence_head(hidden)[:, :1].float().sigmoid())
+
+        found = iterate(update, look_up, self.radius, hidden, flow, updates, motion if settle else None)
+        return [(hidden, flow), *found]
 
     def _refine(
         self, fine: FineStage, own: Features, other: Features, state: Tensor, flow: Tensor, iters: int | None
@@ -237,7 +244,7 @@ class RecurrentNet(MatchingNetwork):
         levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
         reference, query = unit_norm(self.matching_head(levels)).chunk(2)
         return [
-            Stage("global", self.start, *self._pooled(reference, query)),
+            Stage("global", self.start, *pooled(reference, query, self.fixed_side)),
             Stage("local", self.filters, reference, query),
         ]
 
@@ -270,28 +277,19 @@ class RecurrentNet(MatchingNetwork):
 
     def coarse_features(self, image: Tensor) -> tuple[Tensor, ...]:
         """Matching features and context of RGB images `(B, 3, 256, 256)` at 32×32, and VGG-16 features at 16×16."""
-        levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
-        return unit_norm(self.matching_head(levels)), self.context_head(levels), F.max_pool2d(levels[-1], 2)
+        with autocast(image.device, self.autocast_dtype):
+            levels = self.pyramid.before_pooling(normalize_for_vgg(image), (2, 3, 4))
+            return unit_norm(self.matching_head(levels)), self.context_head(levels), F.max_pool2d(levels[-1], 2)
 
     def coarse_flow(self, reference: tuple[Tensor, ...], query: tuple[Tensor, ...]) -> Tensor:
         """Flow at 32×32 between two images' `coarse_features`, in pixels of 256×256."""
         own, other = (Features(*image[:2]) for image in (reference, query))
-        return STRIDE * self._match(own, other, COARSE_UPDATES)[-1][1]
-
-    def _pooled(self, reference: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Features at 1/8 → those that global matching compares: halved once, and again while they are too many."""
-        height, width = reference.shape[2:]
-        if self.fixed_side is not None:  # the largest map of that side, because the graph is the same for all
-            height = width = self.fixed_side // STRIDE
-        small, other, halvings = reference, query, 0
-        while halvings == 0 or (height >> halvings) * (width >> halvings) > MAX_GLOBAL:
-            small, other = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (small, other))
-            halvings += 1
-        return small, other
+        with autocast(own.coarse.device, self.autocast_dtype):
+            return STRIDE * self._match(own, other, COARSE_UPDATES)[-1][1]
 
     def _start_flow(self, reference: Tensor, query: Tensor, iters: int | None) -> Tensor:
         """Expected match of each reference feature under a softmax over all positions of the query, at 1/8."""
-        small, other = self._pooled(reference, query)
+        small, other = pooled(reference, query, self.fixed_side)
         with torch.autocast(reference.device.type, enabled=False):
             volume = global_correlation(small, other) if self.start is None else self.start(small, other, iters)
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)

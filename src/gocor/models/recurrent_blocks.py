@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from ..ops.select import certain
 from ..ops.warp import pixel_grid
+from .recurrent_updates import Update
 
 STRIDE = 8  # pixels of the image per pixel of the features
+MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
 MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
-
-Update = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""State, scores and flow → the next state, and the change of the flow."""
 
 
 class Features(NamedTuple):
@@ -106,6 +105,7 @@ class UpdateBlock(nn.Module):
         across, down = self.across.given(context), self.down.given(context)
 
         def update(hidden: Tensor, scores: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:
+            flow = flow.contiguous(memory_format=torch.channels_last)  # as the scores and the context
             motion = self.motion(torch.cat([self.of_scores(scores), self.of_flow(flow)], 1))
             inputs = torch.cat([motion, flow.to(motion.dtype)], 1)
             hidden = down(across(hidden, inputs), inputs)
@@ -186,6 +186,22 @@ def lookup_operand(query: Tensor) -> Tensor:
     """Query features as lookups read them: in autocast's dtype, which halves what they read and write."""
     kind = query.device.type
     return query.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else query
+
+
+def pooled(reference: Tensor, query: Tensor, fixed_side: int | None) -> tuple[Tensor, Tensor]:
+    """Features at 1/8 → those that global matching compares: halved once, and again while they are too many.
+
+    With a `fixed_side` of the working size, all maps are halved as often as the largest one of that side, so that the
+    operations are the same for all.
+    """
+    height, width = reference.shape[2:]
+    if fixed_side is not None:
+        height = width = fixed_side // STRIDE
+    halvings = 0
+    while halvings == 0 or (height >> halvings) * (width >> halvings) > MAX_GLOBAL:
+        reference, query = (unit_norm(F.avg_pool2d(x.float(), 2)) for x in (reference, query))
+        halvings += 1
+    return reference, query
 
 
 def expected_flow(share: Tensor, size: tuple[int, int]) -> Tensor:

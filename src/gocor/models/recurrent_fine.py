@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from ..modules import LocalGOCor
 from ..ops import pool_pyramid
 from ..ops.correlation.lookups import repeated_lookup
-from ..ops.warp import pixel_grid
 from .recurrent_blocks import ConvexUpsampler, ResidualBlock, UpdateBlock, lookup_operand, unit_norm
+from .recurrent_updates import iterate
 
 STRIDE = 4  # pixels of the image per pixel of the features
 RADIUS, SCALES = 3, 2  # of the lookups: the coarse flow is right to a few pixels, or this stage cannot mend it
@@ -89,15 +89,8 @@ class FineStage(nn.Module):
         hidden, update = (own + carried).tanh(), self.update.given(context.relu())
         filters = reference if self.filters is None else self.filters.filters(reference, iters)
         look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(query), SCALES))
-        grid = pixel_grid(*size, device=reference.device)
         flow = F.interpolate(flow, size, mode="bilinear", align_corners=False) / STRIDE
-        found = []
-        for _ in range(updates):
-            flow = flow.detach()
-            hidden, change = update(hidden, look_up(grid + flow, RADIUS), flow)
-            flow = flow + change
-            found.append((hidden, flow))
-        return found
+        return iterate(update, look_up, RADIUS, hidden, flow, updates)
 
     def confidence(self, hidden: Tensor, coarse: Tensor) -> Tensor:
         """Logits `(B, 2, H, W)` from the state at 1/4 and those of the state at 1/8, `(B, 2, H/8, W/8)`."""

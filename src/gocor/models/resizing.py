@@ -1,5 +1,6 @@
 """From an image's own size to the size at which a network works, and back."""
 
+import math
 from typing import Any
 
 import torch.nn.functional as F
@@ -11,15 +12,27 @@ from ..utils.checks import check_count
 
 MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
 MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
+MAX_AREA_ENLARGEMENT = 1.5  # The same for `min_area`: larger images of the same detail are matched worse.
 
 
-def bounded_size(height: int, width: int, min_size: int, max_size: int | None) -> tuple[int, int]:
-    """The size of an image whose longer side is brought within bounds, see `MatchingNetwork.working_size`."""
+def bounded_size(
+    height: int, width: int, min_size: int, max_size: int | None, min_area: float = 0.0
+) -> tuple[int, int]:
+    """The size of an image whose longer side is brought within bounds, see `MatchingNetwork.working_size`.
+
+    Args:
+        height: of the image.
+        width: of the image.
+        min_size: lower bound of the longer side; 0 for none.
+        max_size: upper bound of it, or `None`.
+        min_area: lower bound of the area, in units of `min_size`².
+    """
     check_count("min_size", min_size)
     if min_size == 0 and max_size is None:
         return height, width
     longer = max(height, width)
-    wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer))
+    for_area = min_size * math.sqrt(min_area / (height * width))
+    wanted = max(longer, min(min_size, MAX_ENLARGEMENT * longer), longer * min(for_area, MAX_AREA_ENLARGEMENT))
     if max_size is not None:
         check_count("max_size", max_size, minimum=MIN_MAX_SIZE)
         wanted = min(wanted, max_size)

@@ -50,8 +50,8 @@ def load_model(
             `gocor.models.variants`. Weights of ours know the options that they were trained with; others win over them.
         device: `"auto"` uses a GPU if there is one.
         dtype: `float32`, `float64`, or a 16-bit dtype, which the network then uses by autocast.
-        fast: speed up many pairs of few image sizes on a GPU: CUDA graphs, and bfloat16 unless `dtype` is another
-            16-bit dtype. See `MatchingNetwork.accelerate`.
+        fast: convolutions in bfloat16, unless `dtype` is another 16-bit dtype, where the device computes them faster;
+            and on a GPU a CUDA graph for each image size. See `MatchingNetwork.accelerate`.
 
     Returns:
         The network in evaluation mode.

@@ -178,12 +178,17 @@ class GOCor(nn.Module, ABC):
 
     @torch.no_grad()
     def learnt_scalars(self) -> dict[str, float]:
-        """Learnt scalars by name: regulariser (λ or ρ), step factor, mean and deviation of the initialiser's values."""
+        """Learnt scalars by name.
+
+        Regulariser (λ or ρ), step factor, v⁺(0) if it is learnt, and mean and deviation of the initialiser's values.
+        """
         relative = self.options.regularizer == "relative"
         found = {
             "regularization": self.log_regularization.exp().item() if relative else self.regularization.item(),
             "step_factor": self.log_step_factor.exp().item(),
         }
+        if isinstance(self.objective, ReferenceObjective):
+            found["own_weight"] = self.objective.weight[0].item()
         for name, values in self.initializer.named_parameters():
             found[f"initializer_{name}_mean"] = values.mean().item()
             found[f"initializer_{name}_std"] = values.std(correction=0).item()

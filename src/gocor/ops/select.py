@@ -134,6 +134,13 @@ def needs_gradients(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and (transformed() or any(tensor.requires_grad for tensor in tensors))
 
 
+def can_stop_early(features: Tensor) -> bool:
+    """Whether values may decide what runs next: not in a graph that is exported, compiled or recorded."""
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting() or transformed():
+        return False
+    return not (features.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 def exporting() -> bool:
     """Whether a graph is being exported, so that custom operators must not appear in it.
 

@@ -1,6 +1,11 @@
-"""Pairs sorted by their sizes, so that pairs of equal sizes are matched together."""
+"""Pairs sorted by their sizes, so that pairs of equal sizes are matched together.
+
+A batch begins with the pair that has waited longest. It goes on with pairs that have an image in common with those in
+it, so that the features of the image are computed once and need not be kept for long.
+"""
 
 from collections import OrderedDict, deque
+from pathlib import Path
 from typing import NamedTuple
 
 from ..utils.arrays import Picture
@@ -20,6 +25,11 @@ class Loaded(NamedTuple):
     def sizes(self) -> tuple[int, ...]:
         """Height and width of the reference and of the query."""
         return *self.reference.shape[:2], *self.query.shape[:2]
+
+    @property
+    def files(self) -> set[Path]:
+        """Both image files."""
+        return {self.pair.reference, self.pair.query}
 
     @property
     def bytes(self) -> int:
@@ -60,7 +70,12 @@ class Buckets:
 
     def _take(self, sizes: tuple[int, ...]) -> list[Loaded]:
         bucket = self._waiting.pop(sizes)
-        taken = [bucket.popleft() for _ in range(min(self._batch, len(bucket)))]
+        taken = [bucket.popleft()]
+        while bucket and len(taken) < self._batch:
+            images = {path for loaded in taken for path in loaded.files}
+            related = next((i for i, loaded in enumerate(bucket) if images & loaded.files), 0)
+            taken.append(bucket[related])
+            del bucket[related]
         if bucket:
             self._waiting[sizes] = bucket
         self.count -= len(taken)

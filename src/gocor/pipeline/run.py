@@ -95,7 +95,7 @@ def run_job(
         return _closing(run_on(worker, pairs, store), store)
     load_network(job, "cpu")  # an error or a warning about the network comes once, before there are workers
     crew = _crew(job, store, place)
-    return _closing(run_on(Dispatcher(crew, _chunk_size(job, crew, count)), pairs, store), store, crew)
+    return _closing(run_on(Dispatcher(crew, chunk_size(job, crew, count)), pairs, store), store, crew)
 
 
 def _crew(job: Job, store: Store, place: Place) -> Crew:
@@ -106,7 +106,7 @@ def _crew(job: Job, store: Store, place: Place) -> Crew:
     return RayCrew(job, store, place.ray, device=place.devices[0], workers=place.workers)
 
 
-def _chunk_size(job: Job, crew: Crew, count: int | None) -> int:
+def chunk_size(job: Job, crew: Crew, count: int | None) -> int:
     """Number of pairs in a chunk: eight batches, or fewer if there are not enough pairs for all workers."""
     most = 8 * job.batch
     return most if count is None else max(1, min(most, -(-count // (CHUNKS * len(crew.workers())))))

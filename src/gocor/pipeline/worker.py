@@ -4,17 +4,20 @@ Threads suffice: decoding, compression and the network's operators all release P
 bounded, so that memory does not grow with the number of pairs.
 """
 
+import os
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..matching.api import match_stream
+from ..matching.api import match_pictures
+from ..matching.features import FeatureCache, default_limit
 from ..matching.result import MatchResult
 from ..models.network import MatchingNetwork
 from ..models.weights import UntrainedWarning, load_model
@@ -39,17 +42,20 @@ class Limits:
         batches_ahead: pairs that are read ahead, in batches; among them, pairs of equal sizes are matched together.
         waiting: bytes of pictures that wait for the network. The pairs that are just being read come on top.
         cached: bytes of pictures that are kept for other pairs.
+        features: bytes of their features that are kept likewise, on the device; `None` for `default_limit`.
         unwritten: bytes of results that wait to be written.
         readers: threads that decode.
-        writers: threads that write.
+        writers: threads that write: half of the cores, at most eight. Compressing a flow takes longer than finding it
+            does on a GPU.
     """
 
     batches_ahead: int = 8
     waiting: int = 512 * MIB
     cached: int = 512 * MIB
+    features: int | None = None
     unwritten: int = 512 * MIB
     readers: int = 2
-    writers: int = 2
+    writers: int = max(2, min(8, (os.cpu_count() or 1) // 2))
 
 
 @dataclass
@@ -81,8 +87,10 @@ class Worker:
         writing would affect all other pairs too.
         """
         limits = self.limits
-        reading = ThreadPoolExecutor(limits.readers, "read")
-        writing = ThreadPoolExecutor(limits.writers, "write")
+        # Beside a GPU, each thread computes alone. On a CPU, threads of the network that start later would, too.
+        alone = partial(torch.set_num_threads, 1) if torch.cuda.is_initialized() else None
+        reading = ThreadPoolExecutor(limits.readers, "read", initializer=alone)
+        writing = ThreadPoolExecutor(limits.writers, "write", initializer=alone)
         try:
             yield from _Run(self, reading, writing).go(iter(pairs))
         finally:
@@ -91,7 +99,7 @@ class Worker:
 
     def read(self, pair: Pair) -> Loaded | Exception:
         """The pair with its pictures, or the error that prevented it."""
-        with self.stages.measure("decode"):
+        with self.stages.measure("decode", host=True):
             try:
                 note = self.job.note(pair)  # before the files are read: a change in between makes the result outdated
                 return Loaded(pair, note, self._cache.get(pair.reference), self._cache.get(pair.query))
@@ -112,7 +120,7 @@ class Worker:
 
     def write(self, pair: Pair, result: MatchResult, note: Note) -> Any:
         """What the store prepares, or an error about this result alone."""
-        with self.stages.measure("write"):
+        with self.stages.measure("write", host=True):
             try:
                 return self.store.prepare(pair, result, self.job, note)
             except InputError as error:  # the format cannot hold this flow
@@ -149,7 +157,7 @@ class _Run:
         """Start to read pairs, up to the limits; false if there are no more."""
         limits, ahead = self.worker.limits, self.worker.limits.batches_ahead * self.worker.job.batch
         while (
-            len(self.reads) < 2 * limits.readers
+            len(self.reads) < max(2 * limits.readers, self.worker.job.batch)
             and len(self.reads) + self.buckets.count < ahead
             and self.buckets.bytes < limits.waiting
         ):
@@ -187,9 +195,25 @@ class _Run:
             yield Outcome(pair, future.result())
 
 
-def network_match(network: MatchingNetwork, job: Job) -> Match:
-    """A network as the `match` of a worker."""
-    return lambda pairs: list(match_stream(pairs, network, job.matching, batch_size=job.batch))
+def network_match(network: MatchingNetwork, job: Job, features: int | None = None) -> Match:
+    """A network as the `match` of a worker, for one thread at a time.
+
+    Args:
+        network: on any device.
+        job: how to match.
+        features: see `Limits`.
+    """
+    device = next(network.parameters()).device
+    cache = FeatureCache(default_limit(device) if features is None else features)
+
+    def match(pairs: Sequence[tuple[Picture, Picture]]) -> list[MatchResult]:
+        try:
+            return match_pictures(pairs, network, job.matching, cache)
+        except Exception:
+            cache.clear()  # memory may have run out
+            raise
+
+    return match
 
 
 def load_network(job: Job, device: str | torch.device, *, quiet: bool = False) -> MatchingNetwork:
@@ -202,7 +226,9 @@ def load_network(job: Job, device: str | torch.device, *, quiet: bool = False) -
 
 def load_worker(job: Job, store: Store, device: str | torch.device, *, quiet: bool = False) -> Worker:
     """A worker with the network of its job."""
-    return Worker(job, store, network_match(load_network(job, device, quiet=quiet), job))
+    limits = Limits()
+    match = network_match(load_network(job, device, quiet=quiet), job, limits.features)
+    return Worker(job, store, match, limits)
 
 
 def _user_error(error: Exception) -> Exception:

@@ -1,7 +1,9 @@
 """Tables and plots of a study, with the paper's numbers beside ours."""
 
 import json
+import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PAPER = "paper"
+BELOW = "†"  # after the λ of a layer that ended below its floor
+BELOW_NOTE = f"{BELOW}: in at least one run, λ ended below its floor, where it gets no gradient."
 
 
 def table_of(run: StudyRun) -> tuple[list[str], list[list[str]]]:
@@ -32,7 +36,30 @@ def table_of(run: StudyRun) -> tuple[list[str], list[list[str]]]:
             row.append(_cell(metric, *run.spread(variant.label)[name][metric]))
             if shown and paper is not None:
                 row.append(_paper_cell(paper, variant.label, key))
+    if run.learnt:
+        head += _learnt_columns(run, rows)
     return head, rows
+
+
+def _learnt_columns(run: StudyRun, rows: list[list[str]]) -> list[str]:
+    """Add λ and v⁺(0) of every GOCor layer to the rows; returns the titles of the columns."""
+    head: list[str] = []
+    for layer in dict.fromkeys(layer for of in run.learnt.values() for layer in of[0]):
+        head += [f"{layer} λ or ρ", f"{layer} v⁺(0)"]
+        for row, variant in zip(rows, run.study.variants, strict=True):
+            found = [of[layer] for of in run.learnt[variant.label] if layer in of]
+            weights = [values.weight for values in found if values.weight is not None]
+            mark = f" {BELOW}" if any(values.below_floor for values in found) else ""
+            row += [_significant([values.regularization for values in found]) + mark, _significant(weights)]
+    return head
+
+
+def _significant(values: Sequence[float]) -> str:
+    """Mean ± standard deviation with two digits."""
+    if not values:
+        return "–"
+    spread = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2g}{spread}"
 
 
 def terminal_table(run: StudyRun) -> "Table":
@@ -51,6 +78,8 @@ def write_study(run: StudyRun, *, command: str = "", notes: Sequence[str] = ()) 
         lines += [f"Columns “{PAPER}” are the paper's own numbers: {paper.title}.", ""]
     lines += [line for note in notes for line in (note, "")]
     lines += markdown_table(*table_of(run))
+    if any(values.below_floor for of in run.learnt.values() for seed in of for values in seed.values()):
+        lines += ["", BELOW_NOTE]
     content = {
         "gocor": __version__,
         "study": run.study.name,
@@ -66,6 +95,9 @@ def write_study(run: StudyRun, *, command: str = "", notes: Sequence[str] = ()) 
                 "match": dict(variant.match),
                 "scores": run.scores[variant.label],
                 "paper": _paper_row(paper, variant.label),
+                "learnt": [
+                    {layer: asdict(values) for layer, values in of.items()} for of in run.learnt.get(variant.label, ())
+                ],
             }
             for variant in run.study.variants
         },

@@ -1,6 +1,8 @@
 """Training of the variants that are missing, and their evaluation."""
 
+import math
 import statistics
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +26,9 @@ from ..training.run import FINAL
 from ..utils.errors import InputError
 from ..utils.timing import compare
 from .definitions import Study, Variant
+from .learnt import Learnt, learnt_values
 
-TIMED_PAIRS = 8  # pairs of a data set that are timed, evenly spaced
+TIMED_PAIRS = 8  # pairs of a data set that are timed, evenly spaced, if rows are also scored
 QUICK = {"network": {"width": 0.125, "local.radius": 2}, "size": 96, "batch": 2, "steps": 40, "validation_pairs": 4}
 """Options of `--quick`: networks an eighth as wide, whose features are random, and few steps."""
 
@@ -40,13 +43,15 @@ class StudyRun:
     Attributes:
         study: what is compared.
         benchmarks: what variants are evaluated on, by name.
-        folder: of all files: training runs in `runs`, scores of pairs in `pairs`.
+        folder: of all files: scores of pairs are in `pairs`.
+        runs: folder of training runs, `runs` in `folder` by default. Studies that share it train common runs once.
         training: options of every run, as of `gocor train`: `data`, `objects`, `steps`, ….
         seeds: numbers of the seeds.
         device: see `load_model`.
         match: options of matching that all rows share.
         weights: weights to study in place of training, if all rows share one run: a file, or `"default"`.
         scores: of each row, one entry a seed.
+        learnt: what the GOCor layers of each row learnt, likewise, if the study shows that.
     """
 
     study: Study
@@ -57,7 +62,9 @@ class StudyRun:
     device: str = "auto"
     match: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    runs: Path | None = None
     scores: dict[str, list[Scores]] = field(default_factory=dict)
+    learnt: dict[str, list[dict[str, Learnt]]] = field(default_factory=dict)
 
     def spread(self, label: str) -> dict[str, dict[str, tuple[float, float | None]]]:
         """Mean of a row over its seeds and standard deviation between them (`None` for one seed), by data set."""
@@ -80,17 +87,25 @@ class StudyRun:
         return make_config(merge_options(preset | self._fitting(variant), own))
 
     def run_folder(self, variant: Variant, seed: int) -> Path:
-        """Folder of a variant's training run."""
-        return self.folder / "runs" / f"{variant.run}-seed-{seed}"
+        """Folder of a variant's training run, named by what is trained, so that equal variants share it."""
+        options = [f"{name}-{value}" for name, value in sorted(variant.network.items())]
+        pairs = "flow" if "flow" in self.training else self.training.get("preset", variant.preset)
+        name = "-".join([variant.model, *options, str(pairs), f"seed-{seed}"])
+        return (self.runs or self.folder / "runs") / name
 
     def matcher(self, variant: Variant, seed: int) -> NamedMatcher:
-        """The trained network of a row; the run-time study takes start values, which are as fast."""
+        """The trained network of a row; the run-time study takes start values, which are as fast.
+
+        Small images are not enlarged, as in the paper, neither for scores nor for run times.
+        """
         weights = self.weights
-        if weights is None and variant.run:
+        if weights is None and variant.trained:
             weights = str(self.run_folder(variant, seed) / FINAL)
-        options = MatchOptions(align=False, **({"max_size": None} | dict(self.match) | dict(variant.match)))
+        options = MatchOptions(
+            align=False, **({"max_size": None, "min_size": 0} | dict(self.match) | dict(variant.match))
+        )
         matcher = load_later(variant.model, weights, self.device, options)
-        if variant.run:
+        if variant.trained:
             return matcher
         untrained = partial(_start_values, variant.model, self._fitting(variant).get("network", {}), self.device)
         return NamedMatcher(matcher.label, cache(untrained), matcher.options, matcher.note)
@@ -111,39 +126,48 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     Args:
         run: the study. Finished training runs and scored pairs in its folder are used again; a training run that was
             interrupted is resumed.
-        stop_after: minutes after which a training run stops. Run the study again to continue.
+        stop_after: minutes after which the study stops, in a training run or between rows. Run it again to continue.
         quiet: print nothing about training.
 
     Returns:
         Whether the study is complete.
     """
-    trained = {variant.run: variant for variant in run.study.variants if variant.run}
+    trained = {run.run_folder(variant, 0): variant for variant in run.study.variants if variant.trained}
     if run.weights is not None and len(trained) != 1:
         raise InputError(f"{run.study.name} trains {len(trained)} variants: weights cannot stand for all of them")
     seeds = run.seeds if trained and run.weights is None else run.seeds[:1]
+    end = math.inf if stop_after is None else time.monotonic() + 60 * stop_after
     for variant in trained.values() if run.weights is None else ():
         for seed in seeds:
-            if not _train(run, variant, seed, stop_after, quiet=quiet):
+            if not _train(run, variant, seed, end, quiet=quiet):
                 return False
     for variant in run.study.variants:
+        if time.monotonic() >= end:
+            return False
         run.scores[variant.label] = [_evaluate(run, variant, seed) for seed in seeds]
+        if run.study.learnt:
+            run.learnt[variant.label] = [learnt_values(_network(run, variant, seed)) for seed in seeds]
     if run.study.timed:
         for index, seed in enumerate(seeds):
             _time(run, seed, index)
     return True
 
 
-def _train(run: StudyRun, variant: Variant, seed: int, stop_after: float | None, *, quiet: bool) -> bool:
+def _train(run: StudyRun, variant: Variant, seed: int, end: float, *, quiet: bool) -> bool:
+    """Train a variant until the clock shows `end`; returns whether its training is complete."""
     config, folder = run.config(variant, seed), run.run_folder(variant, seed)
     if (folder / CONFIG).exists():
         before, now = read_toml(folder / CONFIG), _saved(config)
         changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
         if [name for name in changed if name not in ("output", "device")]:
-            raise InputError(f"{folder} was trained with other options ({', '.join(changed)}): give another --output")
+            raise InputError(f"{folder} was trained with other options ({', '.join(changed)}): give another folder")
     if (folder / FINAL).exists():
         return True
+    left = (end - time.monotonic()) / 60
+    if left <= 0:
+        return False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    return train(config, resume=True, stop_after=stop_after, quiet=quiet).finished
+    return train(config, resume=True, stop_after=None if left == math.inf else left, quiet=quiet).finished
 
 
 def _saved(config: TrainConfig) -> dict[str, Any]:
@@ -152,7 +176,7 @@ def _saved(config: TrainConfig) -> dict[str, Any]:
 
 
 def _evaluate(run: StudyRun, variant: Variant, seed: int) -> Scores:
-    if not variant.run:
+    if not variant.trained:
         return {name: {} for name in run.benchmarks}
     save = run.folder / "pairs" / f"{_file_name(variant.label)}-seed-{seed}"
     found = run.matcher(variant, seed).evaluate(run.benchmarks, save=save)
@@ -160,14 +184,16 @@ def _evaluate(run: StudyRun, variant: Variant, seed: int) -> Scores:
 
 
 def _time(run: StudyRun, seed: int, index: int) -> None:
-    """Add the run time of every row: mean over pairs of the median of calls in turns, after a warm-up."""
+    """Add the run time of every row: mean over pairs of the median of calls in turns, after a warm-up.
+
+    A study of times alone takes all pairs, as the paper does.
+    """
+    scored = any(variant.trained for variant in run.study.variants)
     for name, (dataset, protocol) in run.benchmarks.items():
-        pairs = [protocol.prepare(pair) for pair in dataset.spread(TIMED_PAIRS)]
+        pairs = (protocol.prepare(item.read()) for item in (dataset.spread(TIMED_PAIRS) if scored else dataset).items)
         calls, device = {}, torch.device("cpu")
         for variant in run.study.variants:
-            matcher = run.matcher(variant, seed)
-            network = matcher.load()
-            assert isinstance(network, MatchingNetwork)
+            matcher, network = run.matcher(variant, seed), _network(run, variant, seed)
             device = next(network.parameters()).device
             calls[variant.label] = network_matcher(network, **matcher.keywords())
         times: dict[str, list[float]] = {label: [] for label in calls}
@@ -177,6 +203,12 @@ def _time(run: StudyRun, seed: int, index: int) -> None:
                 times[label].append(milliseconds)
         for label, values in times.items():
             run.scores[label][index][name]["ms"] = statistics.mean(values)
+
+
+def _network(run: StudyRun, variant: Variant, seed: int) -> MatchingNetwork:
+    network = run.matcher(variant, seed).load()
+    assert isinstance(network, MatchingNetwork)
+    return network
 
 
 def _start_values(model: str, network: Mapping[str, Any], device: str) -> MatchingNetwork:

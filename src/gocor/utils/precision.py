@@ -1,9 +1,16 @@
-"""Numerical precision and cuDNN autotuning on a GPU, set for the duration of a block."""
+"""Numerical precision: what a CPU computes fast, and settings of a GPU for the duration of a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+
+
+def cpu_multiplies_bfloat16() -> bool:
+    """Whether the CPU has instructions for products of bfloat16 numbers; older versions of torch do not tell."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 @contextmanager

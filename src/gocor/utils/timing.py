@@ -26,16 +26,22 @@ class Stages:
         self._lock = threading.Lock()
 
     @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        """Count the time of the block for a stage; `stage` inside the block counts for this object too."""
+    def measure(self, name: str, *, host: bool = False) -> Iterator[None]:
+        """Count the time of the block for a stage; `stage` inside the block counts for this object too.
+
+        Args:
+            name: of the stage.
+            host: whether the block uses the CPU alone, so that no work of other threads on a GPU is waited for.
+        """
+        now = time.perf_counter if host else _now
         inner: dict[str, float] = defaultdict(float)
         token = _inner_stages.set(inner)
-        begin = _now()
+        begin = now()
         try:
             yield
         finally:
             _inner_stages.reset(token)
-            inner[name] += _now() - begin - sum(inner.values())
+            inner[name] += now() - begin - sum(inner.values())
             with self._lock:
                 for key, seconds in inner.items():
                     self.seconds[key] += seconds

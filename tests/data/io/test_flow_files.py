@@ -170,6 +170,15 @@ def test_any_damage_gives_a_flow_or_one_clear_error(tmp_path, suffix, data):
     assert message == "" or (str(path) in message and "\n" not in message)
 
 
+def test_npz_with_further_arrays(tmp_path):
+    flow, confidence = np.ones((2, 4, 5), np.float32), np.linspace(0, 1, 20, dtype=np.float32).reshape(4, 5)
+    write_flow(tmp_path / "a.npz", flow, confidence=confidence)
+    np.testing.assert_array_equal(read_flow(tmp_path / "a.npz")[0], flow)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["confidence"], confidence)
+    with pytest.raises(ValueError, match=r"only \.npz files hold further arrays \(confidence\)"):
+        write_flow(tmp_path / "a.flo", flow, confidence=confidence)
+
+
 def npz_with(header):
     """An archive whose array has this header."""
     text = header.encode().ljust(118) + b"\n"

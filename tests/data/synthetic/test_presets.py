@@ -8,7 +8,7 @@ from gocor.data.synthetic import PRESETS, Colour, Crop, Motion, Objects, Preset,
 
 
 def test_names():
-    assert set(PRESETS) == {"static", "dynamic", "flow", "parallax", "static-published", "dynamic-published"}
+    assert set(PRESETS) == {"static", "dynamic", "flow", "parallax", "fast", "static-published", "dynamic-published"}
     assert get_preset("flow") is PRESETS["flow"]
     with pytest.raises(ValueError, match="there are static, dynamic"):
         get_preset("chairs")

@@ -53,24 +53,27 @@ def read_flow(path: PathLike) -> tuple[Flow, Mask]:
     return np.where(valid, flow, np.float32(0)), valid
 
 
-def write_flow(path: PathLike, flow: NDArray[Any], valid: NDArray[Any] | None = None) -> None:
+def write_flow(path: PathLike, flow: NDArray[Any], valid: NDArray[Any] | None = None, **further: NDArray[Any]) -> None:
     """Write a flow in the format of the path's suffix: `.flo`, `.png` (KITTI), `.pfm` or `.npz`.
 
     Args:
         path: the file; on failure nothing is left there.
         flow: `(2, H, W)`; written as float32, or rounded to 1/64 pixel in KITTI's format.
         valid: `(H, W)` bool, the pixels whose flow is known; by default those whose flow is finite and at most 1e9.
+        **further: arrays that an `.npz` file holds beside these two; other formats have no place for them.
     """
     _, write = _format(path)
+    if further and write is not _write_npz:
+        raise InputError(f"only .npz files hold further arrays ({', '.join(further)}), got {path}")
     try:
         flow, valid = _checked(flow, valid)
-        data = write(flow, valid)
+        data = write(flow, valid, **further)
     except ValueError as error:
         raise InputError(f"cannot write {path}: {error}") from None
     write_bytes_atomically(path, data)
 
 
-def _format(path: PathLike) -> tuple[Callable[[bytes], tuple[Flow, Mask]], Callable[[Flow, Mask], bytes]]:
+def _format(path: PathLike) -> tuple[Callable[[bytes], tuple[Flow, Mask]], Callable[..., bytes]]:
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"the suffix of a flow file must be one of {', '.join(FORMATS)}, got {path}")
@@ -182,13 +185,13 @@ def _read_npz(data: bytes) -> tuple[Flow, Mask]:
         return flow.astype(np.float32), valid
 
 
-def _write_npz(flow: Flow, valid: Mask) -> bytes:
+def _write_npz(flow: Flow, valid: Mask, **further: NDArray[Any]) -> bytes:
     stream = io.BytesIO()
-    np.savez_compressed(stream, flow=flow, valid=valid)
+    np.savez_compressed(stream, allow_pickle=False, flow=flow, valid=valid, **further)
     return stream.getvalue()
 
 
-FORMATS: dict[str, tuple[Callable[[bytes], tuple[Flow, Mask]], Callable[[Flow, Mask], bytes]]] = {
+FORMATS: dict[str, tuple[Callable[[bytes], tuple[Flow, Mask]], Callable[..., bytes]]] = {
     ".flo": (_read_flo, _write_flo),
     ".png": (_read_kitti, _write_kitti),
     ".pfm": (_read_pfm, _write_pfm),

@@ -89,6 +89,19 @@ PRESETS: dict[str, Preset] = {
         ),
         leaving=0.5,
     ),
+    "fast": Preset(
+        SMALL_MOTIONS,
+        crop=Crop(share=(0.6, 1.0), tilt=5),
+        colour=Colour(
+            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85,
+            exposure=0, light=0, blur=0.8, blur_share=0.15, noise=0.015,
+        ),
+        objects=Objects(
+            count=(3, 9), size=(0.08, 0.6), spin=180, near=1, shift=(0.1, 1.0), rotation=15, zoom=0.15, stretch=0.06,
+            shear=0.06, perspective=0.08, thin=0.35,
+        ),
+        leaving=0.5,
+    ),
     "static-published": Preset(PUBLISHED_MOTIONS, colour=None),
     "dynamic-published": Preset(
         PUBLISHED_MOTIONS,

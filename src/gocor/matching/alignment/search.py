@@ -13,6 +13,7 @@ from ...ops.homography import NEAREST, Matrix, jacobian, project, resizing
 from ...ops.patches import CONTRAST, patch_correlation
 from ...ops.warp import forward_backward_error, pixel_grid, warp
 from ...utils.arrays import Array
+from ..features import Images
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from .views import CoarseMatcher, View
 from .warping import visible_mask, warp_perspective
@@ -37,10 +38,16 @@ class AlignmentSearch:
         best: best view of each pair so far.
     """
 
-    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor, settings: AlignmentSettings) -> None:
+    def __init__(
+        self,
+        network: MatchingNetwork,
+        reference: Tensor | Images,
+        query: Tensor | Images,
+        settings: AlignmentSettings,
+    ) -> None:
         self.settings = settings
-        self.matcher = CoarseMatcher(network, reference, query, settings)
-        self.unaligned = self.matcher.match([(pair, np.eye(3)) for pair in range(len(reference))])
+        self.matcher = CoarseMatcher(network, Images.of(reference), Images.of(query), settings)
+        self.unaligned = self.matcher.match_unaligned()
         self.best = list(self.unaligned)
 
     def run(self) -> None:
@@ -112,8 +119,7 @@ class AlignmentSearch:
         best, side, settings = self.best[pair], self.matcher.side, self.settings
         if best.support < max(settings.min_support, settings.min_gain * self.unaligned[pair].support):
             return None
-        corners = np.array([[0.0, 0], [side, 0], [side, side], [0, side]]) - 0.5
-        if np.abs(project(best.matrix, corners) - corners).max() < settings.min_corner_motion * side:
+        if not _moves_corners(best.matrix, side, settings):
             return None
         return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
 
@@ -145,7 +151,7 @@ class AlignmentSearch:
         Buildings with look-alike parts have several alignments. Only the right one agrees in fine detail.
         """
         settings, matcher, size = self.settings, self.matcher, (self.settings.rival_side,) * 2
-        reference, query = (images[view.pair : view.pair + 1] for images in (matcher.reference, matcher.query))
+        reference, query = (images.pixels[view.pair : view.pair + 1] for images in (matcher.reference, matcher.query))
         reference = resize_image(reference, size, published=False)
         to_query = np.linalg.inv(matcher.query_to_coarse) @ view.matrix @ resizing(size, (matcher.side,) * 2)
         warped, visible = warp_perspective(query, to_query, size), visible_mask(query, to_query, size)
@@ -159,18 +165,27 @@ class AlignmentSearch:
 
 
 def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
-    """Fit a homography to each view and match again, as long as its support grows."""
+    """Fit a homography to each view and match again, as long as its support grows.
+
+    A view is left as it is if its homography hardly moves the image: the unaligned images have been matched already.
+    """
     views, active = list(views), list(range(len(views)))
     for _ in range(matcher.settings.rounds if rounds is None else rounds):
         fits = [(i, fit_homography(views[i], matcher.side, matcher.settings)) for i in active]
-        fitted = [(i, matrix) for i, matrix in fits if matrix is not None]
-        matched = matcher.match([(views[i].pair, matrix) for i, matrix in fitted])
+        moving = [(i, m) for i, m in fits if m is not None and _moves_corners(m, matcher.side, matcher.settings)]
+        matched = matcher.match([(views[i].pair, matrix) for i, matrix in moving])
         active = []
-        for (i, _), view in zip(fitted, matched, strict=True):
+        for (i, _), view in zip(moving, matched, strict=True):
             if view.support > views[i].support:
                 views[i] = view
                 active.append(i)
     return views
+
+
+def _moves_corners(matrix: Matrix, side: int, settings: AlignmentSettings) -> bool:
+    """Whether a homography of coarse pixels moves a corner of the image so far that an alignment is worth it."""
+    corners = np.array([[0.0, 0], [side, 0], [side, side], [0, side]]) - 0.5
+    return bool(np.abs(project(matrix, corners) - corners).max() >= settings.min_corner_motion * side)
 
 
 def _from_other_side(view: View, pair: int) -> View:

@@ -1,7 +1,7 @@
 """Coarse matches between references and their queries seen through homographies."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -15,8 +15,12 @@ from ...models.resizing import resize_image
 from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import pixel_grid, warp
 from ...utils.arrays import Array
+from ..features import Images, Tensors, encode
 from .settings import AlignmentSettings
 from .warping import warp_perspective
+
+Start = tuple[int, Matrix]
+"""Index of a pair, and a homography by which its query is warped, in coarse pixels."""
 
 
 class View(NamedTuple):
@@ -54,22 +58,29 @@ class CoarseMatcher:
         query_to_coarse: the same for the queries.
     """
 
-    def __init__(self, network: MatchingNetwork, reference: Tensor, query: Tensor, settings: AlignmentSettings) -> None:
+    def __init__(self, network: MatchingNetwork, reference: Images, query: Images, settings: AlignmentSettings) -> None:
         assert network.coarse_side is not None
         self.network, self.reference, self.query, self.settings = network, reference, query, settings
         self.side = network.coarse_side
         size = self.side, self.side
-        self.to_coarse, self.query_to_coarse = (resizing(image.shape[2:], size) for image in (reference, query))
-        self.features = network.coarse_features(resize_image(reference, size, published=False))
+        self.to_coarse, self.query_to_coarse = (resizing(images.size, size) for images in (reference, query))
+        (self.features,) = encode(
+            (reference,),
+            "coarse",
+            lambda image: resize_image(image, size, published=False),
+            network.coarse_features,
+        )
         self.descriptors = _descriptors(self.features[-1])  # (B, D, h, w)
         self.ambiguity = _ambiguity(self.descriptors, settings)  # (B, 1, h, w)
 
-    def match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
+    def match(self, starts: Sequence[Start]) -> list[View]:
         """Match pairs, given by their index, with the query warped by a homography of coarse pixels."""
-        on_cpu = self.query.device.type == "cpu"
-        size = self.settings.views_per_batch_cpu if on_cpu else self.settings.views_per_batch
-        chunks = (starts[first : first + size] for first in range(0, len(starts), size))
-        return [view for chunk in chunks for view in self._match(chunk)]
+        return [view for chunk in self._chunks(starts) for view in self._match(chunk, self._warped_features(chunk))]
+
+    def match_unaligned(self) -> list[View]:
+        """Match all pairs with their queries as they are."""
+        chunks = self._chunks([(pair, np.eye(3)) for pair in range(len(self.query))])
+        return [view for chunk in chunks for view in self._match(chunk, self._unaligned_features(chunk))]
 
     def shift(self, x: float, y: float) -> Matrix:
         """Translation by fractions of the side, in coarse pixels."""
@@ -86,7 +97,7 @@ class CoarseMatcher:
             linear: `(2, 2)`, of displacements in images of equal area.
             offset: added to the query's centre, in fractions of its width and height.
         """
-        (height, width), (query_height, query_width) = self.reference.shape[2:], self.query.shape[2:]
+        (height, width), (query_height, query_width) = self.reference.size, self.query.size
         scale = math.sqrt(query_height * query_width / (height * width))
         from_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
         mapped = np.eye(3)
@@ -108,14 +119,31 @@ class CoarseMatcher:
         scale = self.settings.overview_scale * np.eye(2)
         return [self.about_centres(scale, (x, y)) for x, y in product(places, places)]
 
-    def _match(self, starts: Sequence[tuple[int, Matrix]]) -> list[View]:
+    def _chunks(self, starts: Sequence[Start]) -> Iterator[Sequence[Start]]:
+        on_cpu = self.query.pixels.device.type == "cpu"
+        size = self.settings.views_per_batch_cpu if on_cpu else self.settings.views_per_batch
+        return (starts[first : first + size] for first in range(0, len(starts), size))
+
+    def _warped_features(self, starts: Sequence[Start]) -> Tensors:
+        """Features of warped queries."""
+        return self.network.coarse_features(
+            torch.cat([self._warp(self.query.pixels[pair : pair + 1], matrix) for pair, matrix in starts])
+        )
+
+    def _unaligned_features(self, starts: Sequence[Start]) -> Tensors:
+        """Features of queries that are not warped, computed once for all pairs of a query."""
+        chosen = self.query[[pair for pair, _ in starts]]
+        (features,) = encode(
+            (chosen,), "coarse query", lambda image: self._warp(image, np.eye(3)), self.network.coarse_features
+        )
+        return features
+
+    def _warp(self, query: Tensor, matrix: Matrix) -> Tensor:
+        """A coarse image of the query, seen through a homography of coarse pixels."""
+        return warp_perspective(query, np.linalg.inv(self.query_to_coarse) @ matrix, (self.side, self.side))
+
+    def _match(self, starts: Sequence[Start], features: Tensors) -> list[View]:
         pairs, matrices = [pair for pair, _ in starts], np.stack([matrix for _, matrix in starts])
-        to_query = np.linalg.inv(self.query_to_coarse) @ matrices
-        warped = [
-            warp_perspective(self.query[pair : pair + 1], matrix, (self.side, self.side))
-            for pair, matrix in zip(pairs, to_query, strict=True)
-        ]
-        features = self.network.coarse_features(torch.cat(warped))
         both = [(level[pairs], other) for level, other in zip(self.features, features, strict=True)]
         flows = self.network.coarse_flow(  # forward, then backward
             tuple(torch.cat([first, second]) for first, second in both),

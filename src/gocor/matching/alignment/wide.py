@@ -12,6 +12,7 @@ from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
 from ...utils.timing import stage
 from ..certainty import Matched
+from ..features import FeatureCache, Images, predict
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
 from .search import AlignmentSearch
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
@@ -23,8 +24,8 @@ LOG = logging.getLogger("gocor.matching")
 @torch.inference_mode()
 def match_wide_baseline(
     network: MatchingNetwork,
-    reference: Tensor,
-    query: Tensor,
+    reference: Tensor | Images,
+    query: Tensor | Images,
     *,
     backward: bool = True,
     confidence: bool = False,
@@ -36,8 +37,8 @@ def match_wide_baseline(
 
     Args:
         network: one that gives coarse matches, in evaluation mode.
-        reference: RGB images `(B, 3, H, W)` in [0, 255].
-        query: RGB images `(B, 3, Hq, Wq)`.
+        reference: RGB images `(B, 3, H, W)` in [0, 255]; as `Images`, what was computed from one of them is reused.
+        query: RGB images `(B, 3, Hq, Wq)`, likewise.
         backward: compute the flow query → reference too.
         confidence: predict the confidence of the flow too; only for networks that learn it.
         alignment: settings of the alignment.
@@ -47,11 +48,12 @@ def match_wide_baseline(
     Returns:
         Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
     """
+    reference, query = Images.of(reference), Images.of(query)
     LOG.info("aligning")
     with stage("align"):
         search = AlignmentSearch(network, reference, query, alignment)
         search.run()
-    there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
+    there, back = _empty(reference.pixels, 4 if confidence else 2), _empty(query.pixels, 2)
     pairs = range(len(reference))
     close = [pair for pair in pairs if search.homography(pair) is None]
     unsure = [pair for pair in close if search.best[pair].support < alignment.support_without_turns]
@@ -60,7 +62,7 @@ def match_wide_baseline(
         there[close] = _predict(network, reference[close], query[close], confidence, options)
     if returning := close if backward else unsure:
         LOG.info("matching in the opposite direction")
-        back[returning] = network(query[returning], reference[returning], **options)
+        back[returning] = _predict(network, query[returning], reference[returning], False, options)
     if unsure:
         LOG.info("aligning again, from the flow")
         with stage("align"):
@@ -75,16 +77,16 @@ def match_wide_baseline(
             back[aligned] = found.backward
     LOG.info("fitting a homography to flat scenes")
     with stage("align"):
-        forward = prefer_homography(reference, query, there[:, :2], planar)
-        returned = prefer_homography(query, reference, back, planar) if backward else None
-    return Matched(forward, returned, *(there[:, 2:].split(1, 1) if confidence else (None, None)))
+        forward, belief = prefer_homography(reference.pixels, query.pixels, there[:, :2], planar)
+        returned = prefer_homography(query.pixels, reference.pixels, back, planar).flow if backward else None
+    return Matched(forward, returned, *(there[:, 2:].maximum(belief).split(1, 1) if confidence else (None, None)))
 
 
 @torch.inference_mode()
 def match_aligned(
     network: MatchingNetwork,
-    reference: Tensor,
-    query: Tensor,
+    reference: Tensor | Images,
+    query: Tensor | Images,
     matrices: Matrix,
     *,
     backward: bool = True,
@@ -96,19 +98,21 @@ def match_aligned(
 
     Arguments and results are those of `match_wide_baseline`.
     """
-    sizes = [_warped_size(reference, matrix, settings, options.get("max_size")) for matrix in matrices]
-    there, back = _empty(reference, 4 if confidence else 2), _empty(query, 2)
+    reference, queries = Images.of(reference), Images.of(query).pixels
+    sizes = [_warped_size(reference.size, matrix, settings, options.get("max_size")) for matrix in matrices]
+    there, back = _empty(reference.pixels, 4 if confidence else 2), _empty(queries, 2)
     for size in dict.fromkeys(sizes):
         chosen = [i for i, other in enumerate(sizes) if other == size]
-        to_query = matrices[chosen] @ np.linalg.inv(resizing(reference.shape[2:], size))
-        views = zip(query[chosen].split(1), to_query, strict=True)
-        warped = torch.cat([warp_perspective(image, matrix, size) for image, matrix in views])
+        to_query = matrices[chosen] @ np.linalg.inv(resizing(reference.size, size))
+        views = zip(queries[chosen].split(1), to_query, strict=True)
+        pixels = torch.cat([warp_perspective(image, matrix, size) for image, matrix in views])
+        warped = Images.of(pixels, None if reference.cache is None else FeatureCache())  # for both directions
         found = _predict(network, reference[chosen], warped, confidence, options)
         mapping = project_map(to_query, flow_to_mapping(found[:, :2]))
-        there[chosen, :2] = mapping_to_flow(_clamped(mapping, query, settings.max_outside))
+        there[chosen, :2] = mapping_to_flow(_clamped(mapping, queries, settings.max_outside))
         there[chosen, 2:] = found[:, 2:]
         if backward:
-            back[chosen] = _flow_back(network(warped, reference[chosen], **options), query, to_query)
+            back[chosen] = _flow_back(_predict(network, warped, reference[chosen], False, options), queries, to_query)
     return Matched(
         there[:, :2], back if backward else None, *(there[:, 2:].split(1, 1) if confidence else (None, None))
     )
@@ -119,12 +123,14 @@ def _empty(images: Tensor, channels: int) -> Tensor:
 
 
 def _predict(
-    network: MatchingNetwork, reference: Tensor, query: Tensor, confidence: bool, options: dict[str, Any]
+    network: MatchingNetwork, reference: Images, query: Images, confidence: bool, options: dict[str, Any]
 ) -> Tensor:
     """Flow `(B, 2, H, W)`, or flow, confidence and visibility `(B, 4, H, W)`."""
-    if confidence:
-        return torch.cat([maps for maps in network.predict(reference, query, **options) if maps is not None], 1)
-    return network(reference, query, **options)
+    if len(reference) > 1 and network.graphs is not None:  # a batch size that varies would need a graph for each
+        single = [_predict(network, reference[[i]], query[[i]], confidence, options) for i in range(len(reference))]
+        return torch.cat(single)
+    found = predict(network, reference, query, confidence=confidence, **options)
+    return torch.cat([maps for maps in found if maps is not None], 1) if confidence else found.flow
 
 
 def _clamped(mapping: Tensor, query: Tensor, outside: float) -> Tensor:
@@ -144,10 +150,10 @@ def _flow_back(flow: Tensor, query: Tensor, to_query: Matrix) -> Tensor:
 
 
 def _warped_size(
-    reference: Tensor, matrix: Matrix, settings: AlignmentSettings, max_size: int | None
+    reference: tuple[int, int], matrix: Matrix, settings: AlignmentSettings, max_size: int | None
 ) -> tuple[int, int]:
     """Size of the warped query: the reference's, or twice as large if the query shows the scene from closer by."""
-    height, width = reference.shape[2:]
+    height, width = reference
     centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
     factor = 2.0 if median_scale(matrix, centre) > settings.closeup_scale else 1.0
     if max_size is not None:  # The network would shrink a larger image.

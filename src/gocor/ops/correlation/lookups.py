@@ -94,7 +94,9 @@ def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor]) -> Callabl
     """
     if select.exporting():
         return partial(_read_scores, _all_pairs(filters, query_pyramid), dtype=query_pyramid[0].dtype)
-    return partial(lookup, filters, query_pyramid)
+    # Channels last is how lookups read both, so that no lookup has to arrange them again.
+    filters = filters.contiguous(memory_format=torch.channels_last)
+    return partial(lookup, filters, [level.contiguous(memory_format=torch.channels_last) for level in query_pyramid])
 
 
 def lookup_all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor, radius: int) -> Tensor:
@@ -146,9 +148,7 @@ def _lookup_operator(filters: Tensor, query: Tensor, coordinates: Tensor, radius
 @_lookup_operator.register_fake
 def _(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     batch, _, height, width = filters.shape
-    if select.uses_lookup_kernel(filters, query, radius):
-        return query.new_empty(batch, height, width, (2 * radius + 1) ** 2).permute(0, 3, 1, 2)  # channels last
-    return query.new_empty(batch, (2 * radius + 1) ** 2, height, width)
+    return query.new_empty(batch, height, width, (2 * radius + 1) ** 2).permute(0, 3, 1, 2)  # channels last
 
 
 @torch.library.custom_op("gocor::lookup_backward", mutates_args=())

@@ -26,7 +26,7 @@ def lookup_in_windows(filters: Tensor, query: Tensor, coordinates: Tensor, radiu
         radius: R.
 
     Returns:
-        `(B, (2R+1)², H, W)` in the query's dtype.
+        `(B, (2R+1)², H, W)` in the query's dtype, channels last.
     """
     batch, channels, height, width = filters.shape
     wide, size = accumulation_dtype(filters, query), (query.shape[2], query.shape[3])
@@ -54,8 +54,8 @@ def lookup_in_windows(filters: Tensor, query: Tensor, coordinates: Tensor, radiu
         windows = _window(keys, corner[part].flatten(0, 1), before, size, 2 * radius + 2)  # (n·T², (2R+2)², C)
         scores = torch.bmm(windows, weights[part].flatten(0, 1).unsqueeze(2)).view(len(part), TILE * TILE, -1)
         out[part] = interpolate(scores, fraction[part], radius).to(out.dtype)
-    out = out.view(*tiled.shape[:3], TILE, TILE, -1).permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
-    return out[..., :height, :width].contiguous()
+    out = out.view(*tiled.shape[:3], TILE, TILE, -1).transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    return out[:, :height, :width].contiguous().permute(0, 3, 1, 2)
 
 
 def bounded(coordinates: Tensor, size: tuple[int, int], radius: int) -> tuple[Tensor, Tensor]:
