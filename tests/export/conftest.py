@@ -18,6 +18,7 @@ def small_network():
         warnings.simplefilter("ignore")
         network = load_model("recurrent-gocor-tiny", None, device="cpu")
     network.updates, network.filters.iters, network.start.iters = 2, 1, 1
+    network.fixed_side = SIDE  # as in a graph: updates do not end early
     return network
 
 

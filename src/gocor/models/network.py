@@ -45,7 +45,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
         published_rules: pairs (pattern, replacement) that translate published parameter names to ours.
         learning_rate_factors: factors of the learning rate by the beginning of parameter names.
         fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
-            then do not depend on the size of the images, so that one graph can be exported for all of them.
+            then depend neither on the size of the images nor on values, so that one graph can be exported for all.
         added_parts: names of the parts that older weights of the network lack; training may start without them.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.

@@ -170,7 +170,7 @@ class RecurrentNet(MatchingNetwork):
         self, own: Features, other: Features, *, updates: int | None = None, **iters: int | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The flow after the last update at full resolution, and the last states at 1/8 and at 1/4, if any."""
-        settle = can_stop_early(own.coarse)
+        settle = self.fixed_side is None and can_stop_early(own.coarse)
         count = updates or (self.most_updates if settle else self.updates)
         state, flow = self._match(own, other, count, settle=settle, **iters)[-1]
         flow = self.upsampler(state, flow)
