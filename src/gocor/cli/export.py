@@ -16,7 +16,7 @@ Size = Annotated[
     int | None,
     Option(min=0, help="Longer side that the network works at; 0: the images' own; default: the network's own."),
 ]
-Half = Annotated[bool, Option("--half", help="Convolutions in float16: half the file, and faster on a GPU.")]
+Half = Annotated[bool, Option("--half", help="Convolutions in float16: about half the ONNX file, and faster on a GPU.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the file if it exists.")]
 
 
