@@ -167,12 +167,14 @@ class AlignmentSearch:
 def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
     """Fit a homography to each view and match again, as long as its support grows.
 
-    A view is left as it is if its homography hardly moves the image: the unaligned images have been matched already.
+    A view with much support is left as it is if its homography hardly moves the image: the images are close.
     """
+    settings = matcher.settings
     views, active = list(views), list(range(len(views)))
-    for _ in range(matcher.settings.rounds if rounds is None else rounds):
-        fits = [(i, fit_homography(views[i], matcher.side, matcher.settings)) for i in active]
-        moving = [(i, m) for i, m in fits if m is not None and _moves_corners(m, matcher.side, matcher.settings)]
+    for _ in range(settings.rounds if rounds is None else rounds):
+        fits = [(i, fit_homography(views[i], matcher.side, settings)) for i in active]
+        weak = {i for i in active if views[i].support < settings.support_without_shifts}
+        moving = [(i, m) for i, m in fits if m is not None and (i in weak or _moves_corners(m, matcher.side, settings))]
         matched = matcher.match([(views[i].pair, matrix) for i, matrix in moving])
         active = []
         for (i, _), view in zip(moving, matched, strict=True):
