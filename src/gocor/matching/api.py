@@ -97,7 +97,7 @@ def match(
         device: see `load_model`; only for a network given by name.
         iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
         iters_global: number of iterations of the global GOCor layer; `None` for the layer's own.
-        updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
+        updates: largest number of updates of a recurrent network; fewer take less time; `None` for its own.
         min_size: lower bound of the longer side that the network works at; 0 for none, `None` for the network's own.
             Enlarging small images makes their flow finer and takes longer.
         max_size: upper bound of the same, or `None`. Memory grows with its square. The flow is returned at the

@@ -19,7 +19,7 @@ class MatchOptions:
     Attributes:
         iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
         iters_global: number of iterations of the global GOCor layer; `None` for the layer's own.
-        updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
+        updates: largest number of updates of a recurrent network; fewer take less time; `None` for its own.
         min_size: lower bound in pixels of the longer side that the network works at; 0 for none, `None` for the
             network's own. Smaller images are enlarged, see `MatchingNetwork.working_size`.
         max_size: upper bound of the same, or `None`. It wins over `min_size`.

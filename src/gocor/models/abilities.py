@@ -19,7 +19,7 @@ class Abilities:
         can_flip: whether `forward_with_flips` also matches mirrored images.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         reuses_features: whether `features` and `match_features` are defined.
-        updates: number of recurrent updates of the flow; `None` if the network is not recurrent.
+        updates: largest number of recurrent updates of the flow; `None` if the network is not recurrent.
         fast_updates: the same for `MatchOptions.fast`.
     """
 

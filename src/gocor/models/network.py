@@ -126,7 +126,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
             query: RGB images `(B, 3, Hq, Wq)`.
             iters_local: number of iterations of the local correlation layers; `None` for the layers' own.
             iters_global: number of iterations of the global correlation layer; `None` for the layer's own.
-            updates: number of updates of a recurrent network, which trades time for accuracy; `None` for its own.
+            updates: largest number of updates of a recurrent network; fewer take less time; `None` for its own.
             min_size: see `working_size`; `None` for the network's own.
             max_size: see `working_size`.
 

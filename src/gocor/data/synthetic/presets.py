@@ -60,16 +60,20 @@ CAMERA_MOTIONS = (
     Motion(weight=0.15, shift=0.4, strength=(0.0, 1)),
 )
 
+# What two frames of a video have in common.
+LARGE_CROP = Crop(share=(0.6, 1.0), tilt=5)
+MILD_COLOUR = Colour(
+    brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85,
+    exposure=0, light=0, blur=0.8, blur_share=0.15, noise=0.015,
+)  # fmt: skip
+
 PRESETS: dict[str, Preset] = {
     "static": Preset(WIDE_MOTIONS),
     "dynamic": Preset(WIDE_MOTIONS, objects=Objects()),
     "flow": Preset(
         SMALL_MOTIONS,
-        crop=Crop(share=(0.6, 1.0), tilt=5),
-        colour=Colour(
-            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85,
-            exposure=0, light=0, blur=0.8, blur_share=0.15, noise=0.015,
-        ),
+        crop=LARGE_CROP,
+        colour=MILD_COLOUR,
         objects=Objects(
             count=(3, 10), size=(0.08, 0.5), spin=180, near=0.97, shift=(0.005, 0.4), rotation=12, zoom=0.12,
             stretch=0.06, shear=0.06, perspective=0.08,
@@ -91,11 +95,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "fast": Preset(
         SMALL_MOTIONS,
-        crop=Crop(share=(0.6, 1.0), tilt=5),
-        colour=Colour(
-            brightness=0.12, contrast=0.25, saturation=0.3, channels=0.08, gamma=0.25, grey=0.02, common=0.85,
-            exposure=0, light=0, blur=0.8, blur_share=0.15, noise=0.015,
-        ),
+        crop=LARGE_CROP,
+        colour=MILD_COLOUR,
         objects=Objects(
             count=(3, 9), size=(0.08, 0.6), spin=180, near=1, shift=(0.1, 1.0), rotation=15, zoom=0.15, stretch=0.06,
             shear=0.06, perspective=0.08, thin=0.35,
