@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
+from ..models.outputs import RIGHT_WITHIN
 from ..utils.arrays import Array, Mask
 from ..utils.errors import InputError
 from .estimates import Estimate
 from .metrics import Rounding, endpoint_errors, sample_flow
 
-RIGHT_WITHIN = 2.0  # pixels of the working size; networks learn the probability of an error of at most this
 BINS = 10  # of equal width, from 0 to 1
 KINDS = ("confidence", "visibility")
 

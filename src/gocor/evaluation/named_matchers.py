@@ -93,13 +93,12 @@ def load_later(name: str, weights: str | None, device: str, options: MatchOption
     The other arguments are those of `load_model`.
     """
     facts = sketch(name)
-    if options.confidence == "learnt" and not facts.learns_confidence:
-        raise InputError(f"{name} does not learn a confidence: choose 'consistency'")
     options = replace(
         options,
         iters_global=options.iters_global if facts.has_global_layer else None,
         align=options.align if facts.can_align else False,
     )
+    options.resolve(facts)  # what does not fit is an error before anything is loaded
     note = {"weights": _weights_stamp(name, weights), "device": device}
     return NamedMatcher(name, cache(partial(load_seeded, name, weights, device, fast=options.fast)), options, note)
 

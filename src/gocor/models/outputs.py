@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+RIGHT_WITHIN = 2.0  # pixels of the working size: error of a match that counts as right
+
 
 class Outputs(NamedTuple):
     """Results of a network in training.

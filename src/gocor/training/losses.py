@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..models.network import MatchingNetwork
+from ..models.outputs import RIGHT_WITHIN
 from ..utils.errors import InputError
 from .config import TrainConfig
 
-RIGHT_WITHIN = 2.0  # pixels: error of a match that counts as right
 CONFIDENCE_WEIGHT = 0.2  # of the confidence's loss, beside that of the flow
 
 
