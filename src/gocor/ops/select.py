@@ -26,6 +26,7 @@ MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
 MAX_DENSE_LOOKUP = 4096  # positions of a query up to which gradients of lookups are matrix products
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
+MAX_STORED_SCORES = 2**24  # of a sample's filters with one query level: 64 MiB
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
 MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
 # Multiply-adds that a GPU does in the time of the kernel launches that the Gram form saves.
@@ -116,8 +117,19 @@ def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> 
 
 
 def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
-    """Whether a Triton kernel looks scores up: elsewhere matrix products with the whole query do."""
+    """Whether a Triton kernel looks scores up: elsewhere matrix products with windows of the query do."""
     return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
+
+
+def stores_scores(filters: Tensor, query: Tensor) -> bool:
+    """Whether repeated lookups store the scores of all pairs of filters and a query level.
+
+    On a CPU reading them is several times as fast as products with windows of the query, once they are computed. That
+    takes as long as a few lookups, and memory that grows with the square of the size, so they are stored up to a limit.
+    """
+    pairs = filters.shape[2:].numel() * query.shape[2:].numel()
+    plain = not (needs_gradients(filters, query) or _traced() or transformed())
+    return plain and filters.device.type == "cpu" and pairs <= MAX_STORED_SCORES
 
 
 def uses_lookup_backward_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
@@ -172,7 +184,6 @@ def tensor_cores_are_faster(features: Tensor) -> bool:
     return channels <= (64 if features.dtype == torch.float32 else 128)
 
 
-@torch.compiler.assume_constant_result  # a compiled graph must not depend on a dictionary that changes as it is made
 def kernels_run_on(device: torch.device) -> bool:
     """Whether the Triton kernels run on a device: an NVIDIA GPU from Ampere (8.0) on, with Triton and a C compiler."""
     if not HAS_TRITON or device.type != "cuda" or torch.version.hip is not None:
@@ -180,6 +191,11 @@ def kernels_run_on(device: torch.device) -> bool:
     if device not in _CAPABLE:
         _CAPABLE[device] = torch.cuda.get_device_capability(device) >= (8, 0)
     return _CAPABLE[device]
+
+
+# A compiled graph must not depend on a dictionary that changes while the graph is made. This is what the decorator
+# `torch.compiler.assume_constant_result` sets; the decorator would import all of torch.compile, which takes 0.8 s.
+kernels_run_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from gocor.ops import local_correlation, lookup, pool_pyramid
+from gocor.ops import local_correlation, lookup, pool_pyramid, select
 from gocor.ops.correlation import lookups, lookups_windows
 from gocor.ops.correlation.lookups import lookup_all_pairs, repeated_lookup
 
@@ -98,6 +98,30 @@ def test_compiles_and_exports():
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize("limit", [0, 42 * 20, 2**24])  # stores no level, those that are small, all
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_repeated_lookups_equal_single_ones(limit, dtype, monkeypatch):
+    monkeypatch.setattr(select, "MAX_STORED_SCORES", limit)
+    filters, pyramid, coordinates = problem(dtype=torch.float32)
+    coordinates[0, 0, 0, :3] = torch.tensor([1e30, float("inf"), float("nan")])
+    pyramid = [level.to(dtype) for level in pyramid]
+    stored = [select.stores_scores(filters, level) for level in pyramid]
+    assert stored == {0: [False] * 3, 42 * 20: [False, True, True], 2**24: [True] * 3}[limit]
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):  # does not round the products
+        found = repeated_lookup(filters, pyramid)(coordinates, 2)
+    expected = lookup(filters, pyramid, coordinates, 2)
+    assert found.dtype == dtype
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_repeated_lookups_have_gradients():
+    filters, pyramid, coordinates = problem()
+    assert not select.stores_scores(filters.requires_grad_(), pyramid[0])
+    repeated_lookup(filters, pyramid)(coordinates, 1).sum().backward()
+    assert filters.grad is not None
 
 
 class TwoLookups(torch.nn.Module):

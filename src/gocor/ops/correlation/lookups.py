@@ -18,7 +18,7 @@ from ...utils.checks import check_count, check_features, check_pair
 from ...utils.errors import InputError
 from .. import select
 from ..transforms import Operator
-from .lookups_windows import bounded, lookup_in_windows
+from .lookups_windows import bounded, interpolate, lookup_in_windows
 from .reference import accumulation_dtype
 
 # Scores with a whole query level that the backward pass holds at a time: what stays in a CPU's cache, what fills a GPU.
@@ -90,13 +90,38 @@ def _repeat_single(x: Tensor) -> Tensor:
 def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor]) -> Callable[[Tensor, int], Tensor]:
     """`lookup` of the same filters in the same query, as a function of coordinates and radius.
 
-    Only an exported graph differs: it stores the scores of all pairs once, and every lookup reads them.
+    An exported graph stores the scores of all pairs once, and every lookup reads them. So does a CPU without gradients
+    for levels of the query that are small.
     """
     if select.exporting():
         return partial(_read_scores, _all_pairs(filters, query_pyramid), dtype=query_pyramid[0].dtype)
     # Channels last is how lookups read both, so that no lookup has to arrange them again.
     filters = filters.contiguous(memory_format=torch.channels_last)
-    return partial(lookup, filters, [level.contiguous(memory_format=torch.channels_last) for level in query_pyramid])
+    levels = [level.contiguous(memory_format=torch.channels_last) for level in query_pyramid]
+    stored = [_all_pairs(filters, [level])[0] if select.stores_scores(filters, level) else None for level in levels]
+    if all(scores is None for scores in stored):
+        return partial(lookup, filters, levels)
+
+    def look_up(coordinates: Tensor, radius: int) -> Tensor:
+        found = []
+        with torch.autocast(filters.device.type, enabled=False):
+            for index, (level, scores) in enumerate(zip(levels, stored, strict=True)):
+                at = _at_level(coordinates.detach().float(), index)
+                if scores is None:
+                    found.append(_lookup(filters, level, at, radius))
+                else:
+                    found.append(_read_stored(scores, at, radius).to(level.dtype))
+        return torch.cat(found, 1)
+
+    return look_up
+
+
+def _read_stored(scores: Tensor, coordinates: Tensor, radius: int) -> Tensor:
+    """Scores of all pairs `(B, H, W, Hq, Wq)` around positions `(B, 2, H, W)`: `(B, (2R+1)², H, W)`, channels last."""
+    batch, height, width = scores.shape[:3]
+    index, inside, fraction = _corners(coordinates, slice(None), (scores.shape[3], scores.shape[4]), radius)
+    around = scores.view(batch, height * width, -1).gather(2, index) * inside
+    return interpolate(around, fraction, radius).view(batch, height, width, -1).permute(0, 3, 1, 2)
 
 
 def lookup_all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor, radius: int) -> Tensor:
@@ -168,8 +193,8 @@ def _lookup_backward_operator(
     bar_keys = keys.new_zeros(batch, keys.shape[1] if of_query else 0, channels, dtype=wide)
     gradients = grad.flatten(2).mT.to(wide)  # (B, N, (2R+1)²)
     for part in _parts(count, batch * keys.shape[1], filters.device):
-        index, inside, fx, fy = _corners(coordinates, part, query.shape, radius)
-        spread = _spread(gradients[:, part], fx, fy, radius) * inside  # (B, n, (2R+2)²)
+        index, inside, fraction = _corners(coordinates, part, (query.shape[2], query.shape[3]), radius)
+        spread = _spread(gradients[:, part], fraction, radius) * inside  # (B, n, (2R+2)²)
         scores = spread.new_zeros(*index.shape[:2], keys.shape[1]).scatter_add_(2, index, spread).to(acc)
         if of_filters:
             bar_rows[:, part] = torch.bmm(scores, keys).to(wide)
@@ -219,21 +244,32 @@ def _parts(count: int, scores_per_filter: int, device: torch.device) -> list[sli
 
 
 def _corners(
-    coordinates: Tensor, part: slice, size: Sequence[int], radius: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Integer positions around those of some filters, `(B, n, (2R+2)²)`: flat index, whether inside; fractions."""
-    height, width = size[2:]
-    x, y = bounded(coordinates.flatten(2)[:, :, part], (height, width), radius)  # (B, n)
+    coordinates: Tensor, part: slice, size: tuple[int, int], radius: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Integer positions around those of some filters, and the fractions of these.
+
+    Args:
+        coordinates: `(B, 2, H, W)` in pixels of a query level, x then y.
+        part: of the filters.
+        size: height and width of the level.
+        radius: R.
+
+    Returns:
+        Flat indices of the integer positions and whether they are inside, `(B, n, (2R+2)²)`, and fractions `(B, n, 2)`.
+    """
+    height, width = size
+    x, y = bounded(coordinates.flatten(2)[:, :, part], size, radius)  # (B, n)
     left, top = x.floor(), y.floor()
     axis = torch.arange(-radius, radius + 2, device=x.device)
     columns, rows = left.long().unsqueeze(2) + axis, top.long().unsqueeze(2) + axis  # (B, n, 2R+2)
     inside = ((rows >= 0) & (rows < height)).unsqueeze(3) & ((columns >= 0) & (columns < width)).unsqueeze(2)
     index = rows.clamp(0, height - 1).unsqueeze(3) * width + columns.clamp(0, width - 1).unsqueeze(2)
-    return index.flatten(2), inside.flatten(2), (x - left)[..., None, None], (y - top)[..., None, None]
+    return index.flatten(2), inside.flatten(2), torch.stack([x - left, y - top], 2)
 
 
-def _spread(gradients: Tensor, fx: Tensor, fy: Tensor, radius: int) -> Tensor:
+def _spread(gradients: Tensor, fraction: Tensor, radius: int) -> Tensor:
     """The adjoint of `interpolate`."""
+    fx, fy = (values[..., None, None] for values in fraction.unbind(2))
     grid = gradients.unflatten(2, (2 * radius + 1, 2 * radius + 1))
     down = F.pad((1 - fy) * grid, (0, 0, 0, 1)) + F.pad(fy * grid, (0, 0, 1, 0))
     return (F.pad((1 - fx) * down, (0, 1)) + F.pad(fx * down, (1, 0))).flatten(2)
