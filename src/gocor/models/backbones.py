@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.select import exporting, needs_gradients
+from ..ops.select import computes_in_strips, exporting, needs_gradients
 
+STRIP = 32  # rows of an image, an even number, that pass through the first convolutions at a time on a CPU
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -54,14 +55,41 @@ class VGGPyramid(nn.Module):
         """Features of the requested levels, before and after their max-pool; level 0 has none."""
         if not image.is_cuda and not needs_gradients(image, *self.parameters()):
             image = image.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
-        x = _rectified(self.level_0, image)
-        found = [(x, x)] if 0 in levels else []
-        for index, level in enumerate((self.level_1, self.level_2, self.level_3, self.level_4)[: max(levels)], start=1):
+        found: list[tuple[Tensor, Tensor]] = []
+        later = [self.level_1, self.level_2, self.level_3, self.level_4][: max(levels)]
+        if min(levels) >= 2 and computes_in_strips(image, *self.parameters()):
+            x, start = self._first_pooled(image), 2
+        else:
+            x, start = _rectified(self.level_0, image), 1
+            found += [(x, x)] if 0 in levels else []
+        for index, level in enumerate(later[start - 1 :], start):
             features = _rectified(level, x)
             x = F.max_pool2d(features, 2, ceil_mode=self.ceil_mode)
             if index in levels:
                 found.append((features, x))
         return found
+
+    def _first_pooled(self, image: Tensor) -> Tensor:
+        """Features of level 1 after its max-pool, computed for a strip of one image at a time.
+
+        At full resolution the activations of whole images do not fit into a CPU's cache: they would take more time to
+        move through memory than to compute.
+        """
+        height = image.shape[2]
+        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)  # a last odd row has no strip
+        return torch.cat([torch.cat([self._pooled_strip(x, top) for top in strips], 2) for x in image.split(1)])
+
+    def _pooled_strip(self, image: Tensor, top: int) -> Tensor:
+        """The rows of `_first_pooled` of one image that belong to the strip from a row on."""
+        bottom = min(top + STRIP, image.shape[2])
+        first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two convolutions see two rows further
+        x = self.level_0(image[:, :, first:last])
+        if first > 0:  # the first row saw padding in place of the row before it
+            x, first = x[:, :, 1:], first + 1
+        if last < image.shape[2]:
+            x = x[:, :, :-1]
+        x = self.level_1(x)[:, :, top - first : bottom - first]
+        return F.max_pool2d(x, 2, ceil_mode=self.ceil_mode)
 
 
 class PWCPyramid(nn.Module):

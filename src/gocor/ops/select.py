@@ -128,8 +128,12 @@ def stores_scores(filters: Tensor, query: Tensor) -> bool:
     takes as long as a few lookups, and memory that grows with the square of the size, so they are stored up to a limit.
     """
     pairs = filters.shape[2:].numel() * query.shape[2:].numel()
-    plain = not (needs_gradients(filters, query) or _traced() or transformed())
-    return plain and filters.device.type == "cpu" and pairs <= MAX_STORED_SCORES
+    return _on_cpu_without_graph(filters, query) and pairs <= MAX_STORED_SCORES
+
+
+def computes_in_strips(image: Tensor, *weights: Tensor) -> bool:
+    """Whether the first convolutions of images run on one strip of them after the other."""
+    return _on_cpu_without_graph(image, *weights)
 
 
 def uses_lookup_backward_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
@@ -235,6 +239,12 @@ def _sizes_are_open(*features: Tensor) -> bool:
 
 def _traced() -> bool:
     return torch.compiler.is_compiling() or exporting()
+
+
+def _on_cpu_without_graph(*tensors: Tensor) -> bool:
+    """Whether the tensors are on a CPU, and neither autograd, `torch.func` nor a compiler records what is done."""
+    on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
+    return on_cpu and not (needs_gradients(*tensors) or _traced() or transformed())
 
 
 def _choose(

@@ -243,9 +243,7 @@ def _parts(count: int, scores_per_filter: int, device: torch.device) -> list[sli
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
-def _corners(
-    coordinates: Tensor, part: slice, size: tuple[int, int], radius: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _corners(coordinates: Tensor, part: slice, size: tuple[int, int], radius: int) -> tuple[Tensor, Tensor, Tensor]:
     """Integer positions around those of some filters, and the fractions of these.
 
     Args:
