@@ -50,6 +50,25 @@ assert not heavy, heavy
     run_python(code)
 
 
+def test_inference_does_not_import_the_compiler():
+    """It takes 0.8 s. Custom operators import it when they are called, unless they need no dispatch."""
+    code = """
+import sys, torch
+from gocor import GlobalGOCor, LocalGOCor
+from gocor.ops import lookup, pool_pyramid
+x = torch.randn(1, 8, 6, 6)
+with torch.inference_mode():
+    GlobalGOCor(channels=8)(x, x), LocalGOCor()(x, x)
+    assert lookup(x, pool_pyramid(x, 2), torch.zeros(1, 2, 6, 6)).shape == (1, 162, 6, 6)
+import gocor.matching
+assert "torch._dynamo" not in sys.modules
+x.requires_grad_()
+lookup(x, [x], torch.zeros(1, 2, 6, 6)).sum().backward()
+assert x.grad is not None
+"""
+    run_python(code)
+
+
 @pytest.mark.parametrize("module", [global_gocor, local_gocor])
 def test_docstring_examples_run(module):
     results = doctest.testmod(module)

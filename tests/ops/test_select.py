@@ -164,3 +164,14 @@ def test_the_table_lists_every_form_and_its_file():
 
 def test_the_documentation_has_the_table():
     assert forms_table() in (Path(__file__).parents[2] / "docs" / "method.md").read_text()
+
+
+def test_the_compiler_takes_the_answer_about_a_device_as_constant():
+    """`kernels_run_on` is marked as the decorator marks functions, without its import of the compiler."""
+
+    def decorated(device):
+        return True
+
+    torch.compiler.assume_constant_result(decorated)
+    assert vars(decorated).items() <= vars(select.kernels_run_on).items()
+    assert vars(decorated)
