@@ -6,7 +6,10 @@ import torch.nn.functional as F
 
 from gocor import GlobalGOCor, LocalGOCor
 
-FORMS = [(LocalGOCor, "filters"), (LocalGOCor, "tiles"), (GlobalGOCor, "filters"), (GlobalGOCor, "gram")]
+FORMS = [
+    *((LocalGOCor, form) for form in ("filters", "tiles")),
+    *((GlobalGOCor, form) for form in ("filters", "gram", "strips")),
+]
 
 
 def module_of(kind, form="auto", **options):

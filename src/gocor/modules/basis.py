@@ -39,15 +39,17 @@ def displacement_distances(height: int, width: int, dtype: torch.dtype, device: 
     return (y[:, None].square() + x[None].square()).sqrt()
 
 
-def by_pair(by_displacement: Tensor, height: int, width: int) -> Tensor:
+def by_pair(by_displacement: Tensor, height: int, width: int, rows: slice = slice(None)) -> Tensor:
     """Values by displacement `(2H−1, 2W−1)` → values by pair of pixels `(H·W, H, W)`, for symmetric values.
 
-    The functions of distance are evaluated once per displacement, not once per pair.
+    The functions of distance are evaluated once per displacement, not once per pair. With `rows`, only some rows of the
+    last two dimensions are returned.
     """
     if exporting():  # `unfold` would fix the size of the exported graph
         y, x = (torch.arange(side, device=by_displacement.device) for side in (height, width))
-        rows, columns = y - y.unsqueeze(1) + height - 1, x - x.unsqueeze(1) + width - 1  # by y′ and y, by x′ and x
-        pairs = by_displacement[rows[:, None, :, None], columns[None, :, None, :]]
-        return pairs.reshape(height * width, height, width)
+        down, right = y - y.unsqueeze(1) + height - 1, x - x.unsqueeze(1) + width - 1  # by y′ and y, by x′ and x
+        pairs = by_displacement[down[:, None, :, None], right[None, :, None, :]]
+        return pairs.reshape(height * width, height, width)[:, rows]
     windows = by_displacement.unfold(0, height, 1).unfold(1, width, 1)  # [s, t, y, x] = by_displacement[s+y, t+x]
-    return windows.flip(0, 1).reshape(height * width, height, width)  # s = H−1−y′: displacement y − y′
+    windows = windows[:, :, rows].flip(0, 1)  # s = H−1−y′: displacement y − y′
+    return windows.reshape(height * width, windows.shape[2], width)

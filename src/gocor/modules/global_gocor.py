@@ -1,6 +1,7 @@
 """Global GOCor: every filter against every pixel."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,14 +11,14 @@ from ..ops import global_correlation, global_correlation_adjoint_reference, sele
 from ..ops.descent import operators, rounding
 from ..ops.descent.gram import gram_descent
 from ..ops.descent.operators import GlobalOptions, GlobalParameters
-from ..ops.descent.reference import Problem, steepest_descent
+from ..ops.descent.reference import Coefficients, Problem, steepest_descent
 from ..ops.descent.smoothing import QuerySmoothing, separate_taps
+from ..ops.descent.strips import descend_in_strips
 from ..ops.forms import Form
 from ..utils.checks import check_feature_pair
 from ..utils.errors import InputError
 from .basis import by_pair, displacement_distances
 from .gocor import GOCor, widened
-from .objective import TargetMaps
 from .options import GOCorOptions
 
 PUBLISHED_FLOOR = 1e-8
@@ -42,7 +43,7 @@ class GlobalGOCor(GOCor):
         iters: number of steepest descent iterations.
         initializer: initial filters, see `GOCorOptions`.
         query_objective: add the query objective.
-        **options: see `GOCorOptions`. `form` is `"auto"`, `"filters"` or `"gram"`.
+        **options: see `GOCorOptions`. `form` is `"auto"`, `"filters"`, `"strips"` or `"gram"`.
 
     Shapes:
         reference `(B, C, Hr, Wr)`, query `(B, C, Hq, Wq)` → volume `(B, Hq·Wq, Hr, Wr)`, query positions row by row.
@@ -54,7 +55,7 @@ class GlobalGOCor(GOCor):
     """
 
     same_size = False
-    requests = ("auto", "filters", "gram")
+    requests = ("auto", "filters", "strips", "gram")
 
     def __init__(
         self,
@@ -106,7 +107,10 @@ class GlobalGOCor(GOCor):
             options = GlobalOptions(iters, self.objective.eta, self._floor(torch.float32), stabilizer)
             return operators.global_volume(reference, query, self._kernel_parameters(reference), options)
         reference, query = widened(reference, query)
-        problem, start = self._problem(reference, query), self.initializer(reference)
+        start = self.initializer(reference)
+        if name == "strips":
+            return descend_in_strips(partial(self._problem, reference, query), start, iters)
+        problem = self._problem(reference, query)
         if name == "gram":
             return gram_descent(problem, start, iters)
         return problem.correlate(steepest_descent(problem, start, iters), query)
@@ -137,10 +141,11 @@ class GlobalGOCor(GOCor):
     def _floor(self, dtype: torch.dtype) -> float:
         return rounding.step_floor(dtype) if self.scale_free_step else PUBLISHED_FLOOR
 
-    def _problem(self, reference: Tensor, query: Tensor) -> Problem:
+    def _problem(self, reference: Tensor, query: Tensor, rows: slice = slice(None)) -> Problem:
+        """The problem of some rows of the filter map."""
         (height, width), query_size, dtype = reference.shape[2:], query.shape[2:], reference.dtype
         by_displacement = self.objective.maps(displacement_distances(height, width, dtype, reference.device))
-        maps = TargetMaps(*(by_pair(values, height, width) for values in by_displacement))
+        coefficients = (by_pair(values, height, width, rows) for values in by_displacement.coefficients())
         objective, smoothing = self.query_objective, None
         if objective is not None:
             smoothing = QuerySmoothing(
@@ -152,7 +157,7 @@ class GlobalGOCor(GOCor):
         return Problem(
             reference=reference,
             query=query,
-            coefficients=maps.coefficients(),
+            coefficients=Coefficients(*coefficients),
             eta=self.objective.eta,
             regularization=self._squared_regularization(reference),
             step_factor=self._step_factor(dtype),

@@ -61,6 +61,12 @@ FORMS = (
         "up to 10 times faster than filters in training: no products with the channels in the loop",
         "gram.py",
     ),
+    Form(
+        "strips", "global", False,
+        "CPU, no query objective, not under torch.compile or torch.func; where gram needs more multiply-adds",
+        "3 times faster than filters for large maps: all iterations of a few rows while their scores are in the cache",
+        "strips.py",
+    ),
     Form("filters", "both", True, "anywhere", "nothing: it is the specification", "reference.py"),
 )  # fmt: skip
 

@@ -61,9 +61,7 @@ def choose_local(
     can_run = {
         "tensor-cores": cores and features.shape[1] <= (256 if features.dtype == torch.bfloat16 else 128),
         "gram-kernels": kernels,
-        "tiles": features.device.type == "cpu"
-        and radius >= 2
-        and not (query or gradients or _traced() or transformed()),
+        "tiles": radius >= 2 and not (query or gradients) and _on_cpu_without_graph(features),
         "filters": True,
     }
     preferred = can_run | {"tensor-cores": can_run["tensor-cores"] and tensor_cores_are_faster(features)}
@@ -92,12 +90,13 @@ def choose_global(
     """
     fits = weights is None or _smoothing_kernels_fit(*weights)
     kernels = fits and not (gradients or exporting() or transformed()) and _kernels_take(reference)
-    can_run = {"gram-kernels": kernels, "gram": True, "filters": True}
+    strips = weights is None and not gradients and _on_cpu_without_graph(reference, query)
+    can_run = {"gram-kernels": kernels, "gram": True, "strips": strips, "filters": True}
     # An exported graph may be for any size: it takes the specification, because no choice would fit them all.
     cheaper = not _sizes_are_open(reference, query) and gram_is_cheaper(
         reference, query, iters, query_term=weights is not None
     )
-    preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "filters": True}
+    preferred = {"gram-kernels": kernels and cheaper, "gram": cheaper, "strips": strips, "filters": True}
     return _choose("global", request, can_run, preferred, {"gram": ("gram-kernels", "gram")}, reference)
 
 
