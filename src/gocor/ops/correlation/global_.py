@@ -75,7 +75,7 @@ def transpose_global_volume(volume: Tensor, size: Sequence[int]) -> Tensor:
     """A global volume `(B, Hq·Wq, Hr, Wr)` as seen from the query of size `(Hq, Wq)`: `(B, Hr·Wr, Hq, Wq)`."""
     height, width = check_size("size", size)
     check_features("volume", volume)
-    check_volume("volume", volume, "volume", volume, (len(volume), height * width, *volume.shape[2:]))
+    check_volume("volume", volume, "volume", volume, (volume.shape[0], height * width, *volume.shape[2:]))
     return volume.flatten(2).mT.unflatten(2, (height, width))
 
 
