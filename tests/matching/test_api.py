@@ -63,6 +63,37 @@ def test_every_kind_of_image(tmp_path):
         assert np.array_equal(as_picture(image), grey), type(image)
     with pytest.raises(TypeError, match="an image must be a path, a PIL image, an array or a tensor, got int"):
         as_picture(3)
+    for shape in ((5, 7, 3), (2, 5, 7), (2, 3, 5, 7), (7,), (3, 0, 7)):
+        with pytest.raises(ValueError, match=rf"a tensor must have shape \(C, H, W\).* got \({shape[0]},"):
+            as_picture(torch.rand(shape))
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        *((mode, {}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")),
+        ("P", {"transparency": 0}),
+        ("RGB", {"transparency": (0, 0, 0)}),
+    ],
+)
+def test_an_image_of_pil_is_seen_as_its_file_is(mode, options, tmp_path):
+    rgb = picture(5, 7)
+    rgb[2, 3] = 0
+    image = Image.fromarray(rgb).convert("L" if mode == "I;16" else mode).convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(Image.fromarray(rgb[..., 0]))
+    image.save(tmp_path / "a.png", **options)
+    with Image.open(tmp_path / "a.png") as read:
+        assert read.mode == mode
+        assert np.array_equal(as_picture(read), as_picture(tmp_path / "a.png"))
+
+
+def test_padded_and_premultiplied_images_of_pil():
+    rgba = np.dstack([picture(5, 7), picture(5, 7)[..., 0]])
+    straight = Image.fromarray(rgba)
+    found = as_picture(straight.convert("RGBa")).astype(int)
+    assert np.abs(found - as_picture(straight)).max() <= 2
+    assert np.array_equal(as_picture(Image.fromarray(rgba[..., :3]).convert("RGBX")), rgba[..., :3])
 
 
 def test_result_is_at_the_references_resolution(network):

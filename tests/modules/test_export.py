@@ -15,6 +15,7 @@ GLOBAL = {
     "auto": {},
     "gram": {"form": "gram"},
     "relative": {"query_objective": False, "initializer": "simple", "regularizer": "relative"},
+    "bidirectional": {"query_objective": False, "initializer": "simple", "bidirectional": True},
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..data.io import read_image, to_rgb
 from ..utils.arrays import Picture
-from ..utils.errors import InputTypeError
+from ..utils.errors import InputError, InputTypeError
 
 
 class ArrayLike(Protocol):
@@ -26,7 +26,11 @@ ImageLike: TypeAlias = str | os.PathLike[str] | NDArray[Any] | Tensor | ArrayLik
 """One image as `match` takes it."""
 
 LOG = logging.getLogger("gocor.matching")
-PALETTE_MODES = ("P", "PA", "CMYK", "LAB", "HSV", "YCbCr")  # Modes of PIL images that hold no RGB or grey values.
+# Modes of PIL images whose values are not grey, RGB or RGBA, and what they are converted to.
+CONVERTED_MODES = {
+    **dict.fromkeys(("P", "CMYK", "LAB", "HSV", "YCbCr", "RGBX"), "RGB"),
+    **dict.fromkeys(("PA", "LA", "RGBa"), "RGBA"),
+}
 
 
 def as_picture(image: Any) -> Picture:
@@ -37,16 +41,16 @@ def as_picture(image: Any) -> Picture:
     if isinstance(image, Tensor):
         if image.dim() == 4 and len(image) == 1:
             image = image[0]
-        if image.dim() == 3:
-            image = image.permute(1, 2, 0)
-        image = image.detach().cpu()
+        if image.dim() not in (2, 3) or (image.dim() == 3 and len(image) not in (1, 3, 4)) or not image.numel():
+            raise InputError(f"a tensor must have shape (C, H, W) with 1, 3 or 4 channels, got {tuple(image.shape)}")
+        image = (image.permute(1, 2, 0) if image.dim() == 3 else image).detach().cpu()
         return to_rgb((image.float() if image.is_floating_point() else image).numpy())
     if isinstance(image, np.ndarray):
         return to_rgb(image)
     if hasattr(image, "__array_interface__"):  # Images of PIL have it.
-        if getattr(image, "mode", "RGB") in PALETTE_MODES:
-            image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
-        return to_rgb(np.asarray(image))
+        mode = getattr(image, "mode", "")
+        to = "RGBA" if mode in ("P", "RGB") and "transparency" in image.info else CONVERTED_MODES.get(mode)
+        return to_rgb(np.asarray(image if to is None else image.convert(to)))
     raise InputTypeError(f"an image must be a path, a PIL image, an array or a tensor, got {type(image).__name__}")
 
 

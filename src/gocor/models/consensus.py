@@ -40,7 +40,7 @@ class Conv4d(nn.Module):
         for offset in range(kernel):
             slices = padded[:, offset : offset + first].flatten(0, 1)  # (B·U1, in, U2, V1, V2)
             out = out + F.conv3d(slices, self.weight[:, :, offset], padding=kernel // 2)
-        out = out.view(batch, first, -1, *rest).transpose(1, 2)
+        out = out.view(batch, first, len(self.bias), *rest).transpose(1, 2)
         return out + self.bias.view(-1, 1, 1, 1, 1)
 
 

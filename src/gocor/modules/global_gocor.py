@@ -126,7 +126,7 @@ class GlobalGOCor(GOCor):
                 first, second = separate_taps(self.query_objective.weight1, self.query_objective.weight2)
                 taps = (first[:, None, None] * second).sum(3)  # not a matrix product: that may be in TF32
             return GlobalParameters(
-                beta=torch.zeros(1, device=device) if beta is None else beta.float(),
+                beta=squares.new_zeros(1) if beta is None else beta.float(),
                 gamma=None if gamma is None else gamma.float(),
                 table=torch.stack(self.objective.maps(squares.sqrt()).coefficients()),
                 regularization=self._squared_regularization(reference).flatten(),

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..utils.checks import check_choice, check_count, check_features, check_pair
+from ..utils.checks import check_choice, check_count, check_features, check_pair, check_size
 from ..utils.errors import InputError
 from .select import certain
 
@@ -90,7 +90,7 @@ def inside_mask(flow: Tensor, query_size: Sequence[int]) -> Tensor:
 
     False for NaN and infinity.
     """
-    height, width = _check_size("query_size", query_size)
+    height, width = check_size("query_size", query_size)
     x, y = flow_to_mapping(flow).split(1, dim=1)
     return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
 
@@ -122,7 +122,7 @@ def resize_flow(
         `(B, 2, H', W')` in the flow's dtype.
     """
     _check_flow("flow", flow)
-    new_height, new_width = _check_size("size", size)
+    new_height, new_width = check_size("size", size)
     check_choice("mode", mode, ("bilinear", "nearest"))
     if (query_size is None) != (new_query_size is None):
         raise InputError(f"query_size and new_query_size go together, got {query_size} and {new_query_size}")
@@ -131,7 +131,7 @@ def resize_flow(
     if query_size is None or new_query_size is None:
         qx, qy = rx, ry
     else:
-        old, new = _check_size("query_size", query_size), _check_size("new_query_size", new_query_size)
+        old, new = check_size("query_size", query_size), check_size("new_query_size", new_query_size)
         qx, qy = new[1] / old[1], new[0] / old[0]
     how, align = ("bilinear", False) if mode == "bilinear" else ("nearest-exact", None)
     x, y = F.interpolate(_wide(flow), (new_height, new_width), mode=how, align_corners=align).split(1, dim=1)
@@ -176,7 +176,7 @@ def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[
         Inverse flow `(B, 2, Hq, Wq)` in the flow's dtype, and where it is known, `(B, 1, Hq, Wq)` bool.
     """
     x, y = flow_to_mapping(flow).flatten(2).split(1, dim=1)  # (B, 1, HW) each
-    height, width = flow.shape[-2:] if query_size is None else _check_size("query_size", query_size)
+    height, width = flow.shape[-2:] if query_size is None else check_size("query_size", query_size)
     lands = (x > -1) & (x < width) & (y > -1) & (y < height)
     x, y = torch.where(lands, x, 0.0), torch.where(lands, y, 0.0)
     displacement = torch.where(lands, _wide(flow).flatten(2), 0.0)
@@ -247,11 +247,3 @@ def _check_flows(name_a: str, a: Tensor, name_b: str, b: Tensor) -> None:
     _check_flow(name_a, a)
     _check_flow(name_b, b)
     check_pair(name_a, a, name_b, b)
-
-
-def _check_size(name: str, size: Sequence[int]) -> tuple[int, int]:
-    if isinstance(size, (str, Tensor)) or not isinstance(size, Sequence) or len(size) != 2:
-        raise InputError(f"{name} must be (height, width), got {size!r}")
-    check_count(f"height of {name}", size[0], 1)
-    check_count(f"width of {name}", size[1], 1)
-    return size[0], size[1]

@@ -1,5 +1,6 @@
 """Checks of arguments: an error says in one line what was expected and what was given."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -69,6 +70,15 @@ def check_count(name: str, value: int, minimum: int = 0) -> None:
         raise InputTypeError(f"{name} must be an integer, got {value!r}")
     if value < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {value}")
+
+
+def check_size(name: str, size: Sequence[int]) -> tuple[int, int]:
+    """Check that a value is a pair of positive integers, and return it."""
+    if isinstance(size, (str, Tensor)) or not isinstance(size, Sequence) or len(size) != 2:
+        raise InputError(f"{name} must be (height, width), got {size!r}")
+    check_count(f"height of {name}", size[0], 1)
+    check_count(f"width of {name}", size[1], 1)
+    return size[0], size[1]
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -153,6 +153,7 @@ def test_transparency_is_laid_over_white():
     pixels = np.array([[[0, 100, 200, 255], [0, 100, 200, 0], [0, 100, 200, 51]]], np.uint8)
     assert to_rgb(pixels).tolist() == [[[0, 100, 200], [255, 255, 255], [204, 224, 244]]]
     assert np.array_equal(to_rgb(pixels.astype(np.uint16) * 257), to_rgb(pixels))
+    assert np.array_equal(to_rgb((pixels.astype(np.uint16) * 257).astype(">u2")), to_rgb(pixels))
     assert np.array_equal(to_rgb(pixels / 255), to_rgb(pixels))
 
 

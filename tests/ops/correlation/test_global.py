@@ -72,9 +72,13 @@ def test_compiles_and_exports(device):
 def test_autocast_leaves_the_precision_alone(device):
     reference, query = torch.randn(2, 1, 8, 6, 7, device=device)
     expected = global_correlation(reference, query)
+    of_reference = global_correlation_adjoint_reference(expected, query)
+    of_query = global_correlation_adjoint_query(expected, reference, (6, 7))
     with torch.autocast(device.type, dtype=torch.bfloat16):
         assert torch.equal(global_correlation(reference, query), expected)
         assert global_correlation(reference.bfloat16(), query).dtype == torch.float32
+        assert torch.equal(global_correlation_adjoint_reference(expected, query), of_reference)
+        assert torch.equal(global_correlation_adjoint_query(expected, reference, (6, 7)), of_query)
 
 
 def test_bad_arguments():
@@ -84,3 +88,11 @@ def test_bad_arguments():
         global_correlation_adjoint_reference(torch.ones(1, 19, 2, 2), torch.ones(1, 3, 4, 5))
     with pytest.raises(ValueError, match=r"volume must have shape \(1, 6, 4, 5\)"):
         global_correlation_adjoint_query(torch.ones(1, 19, 4, 5), torch.ones(1, 3, 4, 5), (2, 3))
+    with pytest.raises(ValueError, match=r"query must have shape \(B, C, H, W\).*got \(3, 4, 5\)"):
+        global_correlation_adjoint_reference(torch.ones(1, 20, 2, 2), torch.ones(3, 4, 5))
+    with pytest.raises(ValueError, match=r"size must be \(height, width\), got 6"):
+        global_correlation_adjoint_query(torch.ones(1, 6, 4, 5), torch.ones(1, 3, 4, 5), 6)
+    with pytest.raises(ValueError, match=r"volume must have shape \(2, 6, 4, 5\), got \(2, 7, 4, 5\)"):
+        transpose_global_volume(torch.ones(2, 7, 4, 5), (2, 3))
+    with pytest.raises(ValueError, match=r"volume must have shape \(B, C, H, W\).*got \(6, 4, 5\)"):
+        transpose_global_volume(torch.ones(6, 4, 5), (2, 3))

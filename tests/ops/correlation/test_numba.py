@@ -136,6 +136,22 @@ def test_sixteen_bits_and_any_layout(name, half):
     assert relative_error(ours, expected(name, first, features, 2)) < 5e-3
 
 
+@pytest.fixture
+def double_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("double_by_default")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_default_dtype_of_torch_changes_nothing(name):
+    first, features = (t.float() for t in operands(name, 2, 6, 5, 9, 2))
+    ours = call(name, first, features, 2)
+    assert ours.dtype == torch.float32
+    assert relative_error(ours, expected(name, first, features, 2)) < 1e-6
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_empty_batch(name):
     first, features = operands(name, 0, 3, 4, 5, 1)

@@ -181,7 +181,7 @@ def _to_255(image: NDArray[Any]) -> NDArray[Any]:
         return image.astype(np.uint8) * np.uint8(255)
     if image.dtype == np.uint8:
         return image
-    if image.dtype == np.uint16:
+    if image.dtype.kind == "u" and image.dtype.itemsize == 2:  # in either byte order
         return image.astype(np.float32) / 257
     if image.dtype.kind != "f":
         raise InputTypeError(f"an image must be bool, uint8, uint16 or floating point in [0, 1], got {image.dtype}")

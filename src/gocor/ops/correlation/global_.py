@@ -1,11 +1,13 @@
 """Global correlation and its two adjoints: matrix products with the interface of the local operators."""
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...utils.checks import Normalize, check_feature_pair, check_volume, scale_of
+from ...utils.checks import Normalize, check_feature_pair, check_features, check_size, check_volume, scale_of
 from .. import select
 from ..transforms import Operator
 
@@ -25,10 +27,8 @@ def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize
     """
     reference, query = check_feature_pair(reference, query, same_size=False)
     scale = scale_of(normalize, reference.shape[1])
-    if select.exporting():
-        return _product(reference, query, scale)
-    with torch.autocast(reference.device.type, enabled=False):
-        return _correlate(reference, query, scale)
+    with _own_precision(reference):
+        return (_product if select.exporting() else _correlate)(reference, query, scale)
 
 
 def global_correlation_adjoint_reference(volume: Tensor, query: Tensor, *, normalize: Normalize = "sum") -> Tensor:
@@ -42,13 +42,15 @@ def global_correlation_adjoint_reference(volume: Tensor, query: Tensor, *, norma
     Returns:
         Map `(B, C, Hr, Wr)`.
     """
-    batch, _, height, width = query.shape
+    check_features("query", query)
+    batch, channels, height, width = query.shape
     check_volume("volume", volume, "query", query, (batch, height * width, *volume.shape[2:]))
-    return _adjoint_reference(volume, query, scale_of(normalize, query.shape[1]))
+    with _own_precision(query):
+        return _adjoint_reference(volume, query, scale_of(normalize, channels))
 
 
 def global_correlation_adjoint_query(
-    volume: Tensor, reference: Tensor, size: tuple[int, int], *, normalize: Normalize = "sum"
+    volume: Tensor, reference: Tensor, size: Sequence[int], *, normalize: Normalize = "sum"
 ) -> Tensor:
     """Adjoint of `global_correlation` with respect to its query: `norm · Σ_p volume[q, p] · reference[:, p]`.
 
@@ -61,14 +63,25 @@ def global_correlation_adjoint_query(
     Returns:
         Map `(B, C, Hq, Wq)`.
     """
-    shape = tuple(reference.shape)
-    check_volume("volume", volume, "reference", reference, (shape[0], size[0] * size[1], *shape[2:]))
-    return _adjoint_query(volume, reference, scale_of(normalize, reference.shape[1])).unflatten(2, size)
+    height, width = check_size("size", size)
+    check_features("reference", reference)
+    batch, channels, *of_reference = reference.shape
+    check_volume("volume", volume, "reference", reference, (batch, height * width, *of_reference))
+    with _own_precision(reference):
+        return _adjoint_query(volume, reference, scale_of(normalize, channels)).unflatten(2, (height, width))
 
 
-def transpose_global_volume(volume: Tensor, size: tuple[int, int]) -> Tensor:
+def transpose_global_volume(volume: Tensor, size: Sequence[int]) -> Tensor:
     """A global volume `(B, Hq·Wq, Hr, Wr)` as seen from the query of size `(Hq, Wq)`: `(B, Hr·Wr, Hq, Wq)`."""
-    return volume.flatten(2).mT.unflatten(2, size)
+    height, width = check_size("size", size)
+    check_features("volume", volume)
+    check_volume("volume", volume, "volume", volume, (volume.shape[0], height * width, *volume.shape[2:]))
+    return volume.flatten(2).mT.unflatten(2, (height, width))
+
+
+def _own_precision(features: Tensor) -> AbstractContextManager[object]:
+    """A context without autocast: products have the dtype of their operands. An exported graph needs none."""
+    return nullcontext() if select.exporting() else torch.autocast(features.device.type, enabled=False)
 
 
 def _product(reference: Tensor, query: Tensor, scale: float) -> Tensor:

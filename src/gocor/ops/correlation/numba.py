@@ -265,7 +265,7 @@ def _run(
     batch, _, height, _ = features.shape
     work = features.numel() * (2 * radius + 1) ** 2
     threads = max(1, min(torch.get_num_threads(), batch * height, work // WORK))
-    out = torch.empty(shape)
+    out = torch.empty(shape, dtype=torch.float32, device="cpu")  # whatever torch's defaults are
     operands = [out, *(maps.detach().to(torch.float32).contiguous() for maps in (first, features))]
     addresses = [operand.data_ptr() for operand in operands]
     task = np.array([(0, 0, threads, operator, *addresses, *features.shape, radius, scale)], _TASK)
