@@ -60,6 +60,8 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         "best.toml",
         "final.safetensors",
         "final.toml",
+        "latest.safetensors",
+        "latest.toml",
         "card.md",
         "config.toml",
         "last.pt",
@@ -157,6 +159,7 @@ def test_stop_after_leaves_something_to_resume(run, photos, tmp_path):
     code, out, _ = run("train", "--data", photos, *SMALL, "--steps", "9999", "--stop-after", "0.01", "-o", tmp_path)
     assert code == 0
     assert out.splitlines()[-1] == f"to continue: gocor train --output {tmp_path} --resume"
+    assert out.splitlines()[-2] == f"wrote the weights so far to {tmp_path}/latest.safetensors"
     assert not (tmp_path / "best.safetensors").exists()
     assert read_checkpoint(tmp_path / "last.pt")["progress"]["step"] >= 1
 

@@ -142,7 +142,7 @@ def test_levels_that_do_not_count_are_left_out(network):
 
 @torch.no_grad()
 def test_the_fine_stage_starts_from_the_coarse_flow():
-    """Before it is trained, its confidence is the coarse one, and it moves the flow little."""
+    """Before it is trained, its flow and its confidence are the coarse ones but for the change of resolution."""
     torch.manual_seed(0)
     fine, coarse = (create_model("recurrent-gocor-tiny", {"fine": value}) for value in (True, False))
     coarse.load_state_dict({k: v for k, v in fine.state_dict().items() if not k.startswith("fine.")})
@@ -152,6 +152,8 @@ def test_the_fine_stage_starts_from_the_coarse_flow():
         torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(with_fine.confidence, without.confidence, atol=0.1, rtol=0.1)  # bilinear in two steps
     assert len(with_fine.flows) == len(without.flows) + fine.fine_updates
+    moved = torch.linalg.vector_norm(with_fine.flows[-1] - without.flows[-1], dim=1)
+    assert moved.mean() < 0.5  # pixels: the flow is read at 1/4 and brought to full resolution again
 
 
 def test_training_may_add_the_fine_stage(tmp_path):

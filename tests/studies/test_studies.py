@@ -107,6 +107,7 @@ def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmar
     files = write_study(run, command="gocor study", notes=["A note."])
     assert [file.name for file in files] == ["study.md", "study.json", "study-synthetic.png"]
     assert "± " in files[0].read_text() and "A note." in files[0].read_text()  # noqa: PT018
+    assert "paper's own numbers" not in files[0].read_text()  # of no data set here
     content = json.loads(files[1].read_text())
     assert content["variants"]["1 iteration"]["paper"]["hpatches.aepe"] == 21.91
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/final.safetensors")}
@@ -118,6 +119,19 @@ def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmar
     other = StudyRun(study, benchmarks, tmp_path, TRAINING | {"steps": 2}, (0,), "cpu")
     with pytest.raises(ValueError, match=r"was trained with other options \(steps\): give another folder"):
         run_study(other, quiet=True)
+
+
+def test_scores_of_other_pairs_of_the_same_name_are_not_used_again(tmp_path):
+    study, scores = part("iterations", "0 local"), []
+    for count in (1, 2):  # the first pair of two is not the only pair of one
+        benchmark = synthetic_benchmark([PHOTOS], count=count, size=(64, 96))
+        first = {"synthetic": Benchmark(benchmark.dataset[:1], benchmark.protocol)}
+        weights = str(SHIPPED / "glunet-gocor.safetensors")
+        options = {"weights": weights, "roots": {"synthetic": f"{count} pairs"}}
+        run = StudyRun(study, first, tmp_path, TRAINING, device="cpu", match={"max_size": 64}, **options)
+        assert run_study(run, quiet=True)
+        scores.append(run.scores["0 local"][0]["synthetic"]["aepe"])
+    assert scores[0] != scores[1]
 
 
 def test_the_papers_value_stands_beside_ours(tmp_path):
@@ -193,6 +207,9 @@ def test_the_command(tmp_path, monkeypatch, capfd):
     assert "Quick: small networks with random features" in (tmp_path / "out" / "study.md").read_text()
     code, _, err = call("study", "ablatoin", "--quick", "-o", tmp_path / "out")
     assert (code, err) == (1, "gocor: no study is named 'ablatoin'; the nearest are ablation\n")
+    twice = ("--eval", f"kitti2012={tmp_path}", "--eval", f"kitti2012={write_sample('kitti2012', tmp_path)}")
+    code, _, err = call("study", "ablation", "--quick", *twice, "-o", tmp_path / "new")
+    assert (code, err) == (1, "gocor: kitti2012 is given twice\n")
     code, _, err = call("study", "ablation", "-o", tmp_path / "new")
     assert (code, err) == (1, "gocor: a study trains networks: give --data with photos, or try it with --quick\n")
 

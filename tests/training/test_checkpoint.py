@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from gocor.models import create_model
-from gocor.training.checkpoint import start_from
+from gocor.training.checkpoint import start_from, start_network
 
+from ..models.test_variants import nvidia_names
 from .toy import MODEL, toy_run
 
 
@@ -43,3 +44,17 @@ def test_a_run_does_not_start_from_it(tmp_path):
     torch.save({"format": "gocor-training-1", "model": MODEL, "average": {"a": torch.ones(1)}}, tmp_path / "last.pt")
     with pytest.raises(ValueError, match=r"last\.pt holds no state dict"):
         start_from(create_model(MODEL), tmp_path / "last.pt")
+
+
+def test_a_published_checkpoint_may_have_the_suffix_of_a_run(tmp_path):
+    options = {"width": 0.125, "local.radius": 2}
+    torch.save({"state_dict": nvidia_names(create_model("pwcnet", options))}, tmp_path / "pwc_net.pt")
+    network = create_model("pwcnet-gocor", options)
+    assert "of pwcnet; 30 of matching.0 to matching.4 start anew" in start_network(network, tmp_path / "pwc_net.pt")
+
+
+def test_weights_that_ship_are_a_start():
+    network = create_model("recurrent-gocor", {"fine": True})
+    assert "tensors of recurrent-gocor; 66 of fine start anew" in start_network(network, "default")
+    with pytest.raises(ValueError, match="no weights of pwcnet ship to start from: give a checkpoint"):
+        start_network(create_model("pwcnet", {"width": 0.125}), "default")

@@ -58,6 +58,7 @@ def test_saved_options_are_read_back(tmp_path):
         ({"schedule": "cosine"}, "schedule must be one of one-cycle, constant, multi-step, got 'cosine'"),
         ({"size": [64, 64, 64]}, "size must have 2 values"),
         ({"size": 8}, "size must be at least 16"),
+        ({"betas": [0.9, 1.0]}, "betas must be at least 0 and below 1, got 1.0"),
         ({"model": "vgg"}, "no model is named 'vgg'"),
         ({"data": []}, "got neither"),
         ({"flow": ["sintel=x"]}, "got both"),

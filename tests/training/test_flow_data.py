@@ -122,6 +122,21 @@ def test_data_sets_are_split(tmp_path):
         open_datasets(["x=."])
 
 
+def test_a_validation_sees_every_data_set(tmp_path):
+    """It takes the first held-out pairs, of which one large data set may have more than it takes."""
+    names = [f"{number},a.png,b.png,a.flo\n" for number in range(400)]
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pairs.csv").write_text("name,reference,query,flow\n" + "".join(names))
+    entries = [f"manifest={tmp_path / folder / 'pairs.csv'}" for folder in ("first", "second")]
+    _, held_out = FlowPairs.open(entries, size=(32, 32))
+    places = held_out.pairs.places
+    assert len(places) == 40
+    assert len({id(dataset) for dataset, _ in places[:8]}) == 2
+    others = FlowPairs.open(entries, size=(32, 32), seed=1)[1].pairs.places
+    assert [number for _, number in others] == [number for _, number in places]
+
+
 def test_points_cannot_be_trained_on():
     pair = make_pair()
     points = Pair("sparse", pair.reference, pair.query, points=np.zeros((2, 4)))

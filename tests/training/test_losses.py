@@ -5,7 +5,14 @@ import torch
 
 from gocor.models import create_model
 from gocor.training import make_config
-from gocor.training.losses import LossRule, known_pixels, loss_rule, multi_level_loss
+from gocor.training.losses import (
+    CONFIDENCE_WEIGHT,
+    LossRule,
+    confidence_loss,
+    known_pixels,
+    loss_rule,
+    multi_level_loss,
+)
 
 
 @pytest.fixture
@@ -58,6 +65,25 @@ def test_losses_of_parts_add_up(levels):
         for i in range(2)
     ]
     assert sum(parts).item() == pytest.approx(multi_level_loss(flows, targets, rule, counts).item())
+
+
+def test_confidence_loss():
+    """By hand, and its parts add up although their pixels count unequally."""
+    logits = torch.tensor([[1.0, -2, 0.5, 3], [2, 1, -1, 0]]).view(1, 2, 1, 4).expand(2, -1, -1, -1)
+    flow, target = torch.zeros(2, 2, 1, 4), torch.zeros(2, 2, 1, 4)
+    target[:, 0, 0, 1] = 2.5  # pixel 0 is right, pixel 1 is wrong, pixel 2 is hidden, pixel 3 is unknown
+    visible = torch.tensor([True, True, False, False]).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
+    hidden = torch.tensor([False, False, True, False]).view(1, 1, 1, 4).repeat(2, 1, 1, 1)
+    hidden[1] = False
+    p = logits[0, :, 0].sigmoid()
+    right, seen = p[0].log(), p[1].log()
+    entropy = [right[0] + seen[0], (1 - p[0, 1]).log() + seen[1], (1 - p[0, 2]).log() + (1 - p[1, 2]).log()]
+    count = torch.tensor(5.0)
+    parts = [
+        confidence_loss(*(x[i : i + 1] for x in (logits, flow, target, visible, hidden)), count).item() for i in (0, 1)
+    ]
+    assert parts[0] == pytest.approx(-CONFIDENCE_WEIGHT * sum(entropy).item() / 2 / 5)
+    assert sum(parts) == pytest.approx(confidence_loss(logits, flow, target, visible, hidden, count).item())
 
 
 def test_no_known_pixel_is_no_loss_and_a_finite_gradient(levels):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gocor.models import load_model
+from gocor.models.zoo import read_row
 from gocor.training.checkpoint import read_checkpoint
 from gocor.training.logs import trim_log
 
@@ -159,7 +160,7 @@ def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp
 def test_a_signal_before_the_first_step_ends_the_run_at_once(tmp_path, monkeypatch, capsys):
     from gocor.training import loop, train
 
-    def slow(*_):
+    def slow(*_, **__):
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the signal did not end it")
 
@@ -193,6 +194,35 @@ def test_starting_from_weights(tmp_path):
             torch.testing.assert_close(value, theirs[key], rtol=2e-3, atol=1e-5)  # float16 in the one
     with pytest.raises(ValueError, match="does not fit basenet-gocor-tiny: it holds weights of pwcnet-gocor-tiny"):
         toy_run(tmp_path / "other", model="basenet-gocor-tiny", init=str(tmp_path / "first" / "last.pt"))
+
+
+def test_weights_are_there_at_every_checkpoint(tmp_path):
+    """So that a run that is killed loses no more of them than of the training state, be they the best or not."""
+
+    class Dying(Toy):
+        def batch(self, step, *args, **options):
+            if step == 5:
+                raise MemoryError
+            return super().batch(step, *args, **options)
+
+    sources = type(toy_sources(toy_config(tmp_path)))(Dying(), Toy(seed=1), "toy pairs")
+    with pytest.raises(MemoryError):
+        toy_run(tmp_path, steps=8, sources=sources, checkpoint_every=2)
+    assert not (tmp_path / "best.safetensors").exists()
+    average = read_checkpoint(tmp_path / "last.pt")["average"]
+    weights = load_model("pwcnet-gocor-tiny", tmp_path / "latest.safetensors", device="cpu").state_dict()
+    assert weights.keys() == average.keys()
+    for key, value in weights.items():
+        torch.testing.assert_close(value, average[key], rtol=2e-3, atol=1e-5)  # stored as float16
+    assert read_row(tmp_path / "latest.toml").runs[0].steps == 4
+
+
+def test_a_resume_does_not_need_the_weights_that_the_run_began_with(tmp_path):
+    toy_run(tmp_path / "first", steps=1)
+    init = tmp_path / "first" / "final.safetensors"
+    toy_run(tmp_path / "run", steps=1, init=str(init))
+    init.unlink()
+    assert toy_run(tmp_path / "run", steps=2, init=str(init), resume=True).step == 2
 
 
 def test_errors_are_one_line(tmp_path, monkeypatch):

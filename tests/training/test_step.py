@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -70,6 +71,20 @@ def test_the_error_is_in_pixels_of_the_images(tmp_path):
     target = torch.full((2, 2, 64, 64), 3.0), torch.ones(2, 1, 64, 64, dtype=torch.bool)
     error = step.fine_error(torch.zeros(2, 2, 64, 64), target)
     assert error.item() == pytest.approx(2 * 64 * 64 * 3 * 2**0.5 * 64 / 256, rel=1e-5)
+
+
+def test_unknown_flow_is_neither_visible_nor_hidden(tmp_path):
+    """Also if it is NaN, of which no comparison is true."""
+    step, pairs = make_step(tmp_path), Toy().batch(0, 2)
+    unknown = torch.zeros_like(pairs.valid)
+    unknown[:, :, :20] = True
+    step.load(
+        replace(pairs, flow=torch.where(unknown, torch.nan, pairs.flow), valid=pairs.valid & ~unknown),
+        lr=0.0,
+        ema_weight=0.0,
+    )
+    assert not step.buffers.hidden[unknown].any()
+    assert (step.buffers.hidden == ~step.buffers.visible)[~unknown].all()
 
 
 def test_non_finite_steps_are_skipped_and_counted(tmp_path):

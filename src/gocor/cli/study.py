@@ -104,8 +104,8 @@ def study(
             options = {"preset": "static"} | options
     if "preset" in options:
         notes.append(f"All variants were trained on pairs of the preset {options['preset']}.")
-    benchmarks = _benchmarks(eval_ or [], options["data"], limit, quick=quick)
-    run = StudyRun(chosen, benchmarks, output, options, range(seeds), device, weights=weights, runs=runs)
+    benchmarks, roots = _benchmarks(eval_ or [], options["data"], limit, quick=quick)
+    run = StudyRun(chosen, benchmarks, output, options, range(seeds), device, weights=weights, runs=runs, roots=roots)
     if not run_study(run, stop_after=stop_after):
         echo(f"stopped before the study was complete: run the command again to continue in {output}")
         raise Exit(1 if stop_after is None else 0)
@@ -128,19 +128,29 @@ def _own_photos(*, needed: bool) -> list[Path]:
     return [SHIPPED.with_name("assets")]
 
 
-def _benchmarks(entries: list[str], photos: Any, limit: int | None, *, quick: bool) -> "dict[str, Benchmark]":
+def _benchmarks(
+    entries: list[str], photos: Any, limit: int | None, *, quick: bool
+) -> "tuple[dict[str, Benchmark], dict[str, str]]":
+    """The data sets to evaluate on, and where their pairs come from, by name."""
     from ..evaluation.benchmarks import open_benchmark
     from ..studies.data import synthetic_benchmark
 
     found: dict[str, Benchmark] = {}
+    roots: dict[str, str] = {}
     for entry in entries:
         name, equals, folder = entry.partition("=")
         if not equals:
             raise InputError(f"a data set is given as NAME=DIR, got {entry!r}")
-        found |= open_benchmark(name, folder, limit=limit)
+        opened = open_benchmark(name, folder, limit=limit)
+        if twice := found.keys() & opened.keys():
+            raise InputError(f"{min(twice)} is given twice")
+        found |= opened
+        roots |= dict.fromkeys(opened, str(Path(folder).resolve()))
     if found:
-        return found
-    return {"synthetic": synthetic_benchmark(photos, count=limit or (4 if quick else 32))}
+        return found, roots
+    count = limit or (4 if quick else 32)
+    made_of = f"{count} pairs of {', '.join(str(Path(path).resolve()) for path in photos)}"
+    return {"synthetic": synthetic_benchmark(photos, count=count)}, {"synthetic": made_of}
 
 
 def _print(table: Any) -> None:

@@ -16,7 +16,9 @@ Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor 
 Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
 Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
 Resume = Annotated[bool, Option("--resume", help="Continue from OUTPUT/last.pt with the options of that run.")]
-Init = Annotated[Path | None, Option(help="Checkpoint to start from.")]
+Init = Annotated[
+    Path | None, Option(help="Checkpoint to start from; `default` for the weights of the network that ship.")
+]
 Objects = Annotated[
     list[Path] | None,
     Option(
@@ -92,10 +94,10 @@ def train(
     """Train a network on a folder of photos.
 
     Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
-    for `gocor match --weights`) with its model card card.md, final.safetensors, last.pt (for --resume), config.toml,
-    log.jsonl, pictures of each validation, and TensorBoard's event files if TensorBoard is installed. Ctrl-C ends the
-    command after the current step and saves last.pt. A second command into OUTPUT is refused while the first runs.
-    Under `torchrun`, several processes train together.
+    for `gocor match --weights`) with its model card card.md, latest.safetensors (weights of the last checkpoint),
+    final.safetensors, last.pt (for --resume), config.toml, log.jsonl, pictures of each validation, and TensorBoard's
+    event files if TensorBoard is installed. Ctrl-C ends the command after the current step and saves last.pt. A second
+    command into OUTPUT is refused while the first runs. Under `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """

@@ -54,8 +54,9 @@ class FineStage(nn.Module):
         self.update = UpdateBlock(SCALES * (2 * RADIUS + 1) ** 2, channels)
         self.upsampler = ConvexUpsampler(channels, STRIDE)
         last = nn.Conv2d(channels, 2, 3, padding=1)
-        for parameter in last.parameters():
-            nn.init.zeros_(parameter)  # the confidence starts as that of the coarse state
+        # The stage starts with the coarse flow and the coarse confidence. Random changes would move the flow by pixels.
+        for parameter in (*last.parameters(), *self.update.change[-1].parameters()):
+            nn.init.zeros_(parameter)
         self.confidence_head = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), last)
 
     def encode(self, levels: list[Tensor]) -> Tensor:

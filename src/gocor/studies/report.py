@@ -74,7 +74,7 @@ def write_study(run: StudyRun, *, command: str = "", notes: Sequence[str] = ()) 
     lines = [f"# {run.study.name}: {run.study.title}", "", *(["```", command, "```", ""] if command else [])]
     spread = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     lines += [f"AEPE in pixels, ms: milliseconds a pair, everything else in %; {spread}.", ""]
-    if paper is not None:
+    if paper is not None and PAPER in table_of(run)[0]:
         lines += [f"Columns “{PAPER}” are the paper's own numbers: {paper.title}.", ""]
     lines += [line for note in notes for line in (note, "")]
     lines += markdown_table(*table_of(run))

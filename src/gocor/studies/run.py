@@ -45,6 +45,8 @@ class StudyRun:
         benchmarks: what variants are evaluated on, by name.
         folder: of all files: scores of pairs are in `pairs`.
         runs: folder of training runs, `runs` in `folder` by default. Studies that share it train common runs once.
+        roots: where the pairs of each data set come from, by its name. Saved scores of pairs from another place are
+            not used again.
         training: options of every run, as of `gocor train`: `data`, `objects`, `steps`, ….
         seeds: numbers of the seeds.
         device: see `load_model`.
@@ -63,6 +65,7 @@ class StudyRun:
     match: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
     runs: Path | None = None
+    roots: Mapping[str, str] = field(default_factory=dict)
     scores: dict[str, list[Scores]] = field(default_factory=dict)
     learnt: dict[str, list[dict[str, Learnt]]] = field(default_factory=dict)
 
@@ -179,7 +182,10 @@ def _evaluate(run: StudyRun, variant: Variant, seed: int) -> Scores:
     if not variant.trained:
         return {name: {} for name in run.benchmarks}
     save = run.folder / "pairs" / f"{_file_name(variant.label)}-seed-{seed}"
-    found = run.matcher(variant, seed).evaluate(run.benchmarks, save=save)
+    matcher, found = run.matcher(variant, seed), {}
+    for name, benchmark in run.benchmarks.items():
+        note = {"root": run.roots[name]} if name in run.roots else None
+        found |= matcher.evaluate({name: benchmark}, save=save, note=note)
     return {name: evaluation.metrics for name, evaluation in found.items()}
 
 

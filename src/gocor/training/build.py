@@ -14,14 +14,14 @@ from .distributed import Group
 from .step import TrainStep, checkpoint_activations, uses_channels_last
 
 
-def build_step(config: TrainConfig, group: Group) -> TrainStep:
-    """The training step of a run at its beginning."""
+def build_step(config: TrainConfig, group: Group, *, resumed: bool = False) -> TrainStep:
+    """The training step of a run at its beginning; of a run that is resumed, without the weights that it began with."""
     torch.manual_seed(config.seed)
     origin = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrainedWarning)
         network = load_model(config.model, None, options=config.network, device="cpu")
-        if config.init is not None:
+        if config.init is not None and not resumed:
             origin = f"{config.init}: {start_network(network, config.init)}"
     if group.world_size > 1 and group.device.type == "cuda":
         network = nn.SyncBatchNorm.convert_sync_batchnorm(network)

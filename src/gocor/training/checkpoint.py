@@ -11,12 +11,14 @@ import torch
 from ..models.network import MatchingNetwork
 from ..models.pickles import load_pickle
 from ..models.starting import start_from
+from ..models.zoo import shipped, shipped_file
 from ..utils.errors import InputError
 from ..utils.files import write_bytes_atomically
 from .step import TrainStep
 
 FILE = "last.pt"
 FORMAT = "gocor-training-1"
+SHIPPED = "default"  # in place of a path: the weights that ship
 
 
 @dataclass
@@ -109,14 +111,24 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str:
     """Fill a network from other weights, see `models.starting`, or from the EMA of a training checkpoint.
 
+    Args:
+        network: created by name.
+        path: of the weights; `"default"` for those that ship.
+
     Returns:
         What was taken and what starts anew, in one line.
     """
-    if Path(path).suffix != ".pt":
+    if str(path) == SHIPPED:
+        if network.name not in shipped():
+            raise InputError(f"no weights of {network.name} ship to start from: give a checkpoint")
+        path = shipped_file(network.name)
+    content = load_pickle(Path(path)) if Path(path).suffix == ".pt" else None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         return start_from(network, path).describe()
-    content = read_checkpoint(Path(path))
-    if content["model"] != network.name or content.get("variant", {}) != network.variant:
-        raise InputError(f"{path} does not fit {network.name}: it holds weights of {content['model']}, or a variant")
+    if content.get("model") != network.name or content.get("variant", {}) != network.variant:
+        raise InputError(
+            f"{path} does not fit {network.name}: it holds weights of {content.get('model')}, or a variant"
+        )
     try:
         network.load_state_dict(content["average"])
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:

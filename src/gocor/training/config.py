@@ -27,7 +27,7 @@ MINIMUM = {
     "size": 16,
 }
 POSITIVE = ("lr", "checkpoint_minutes", "gamma", "robust_exponent", "time_limit")
-FRACTIONS = ("warmup", "ema", "milestones")  # at least 0 and below 1
+FRACTIONS = ("warmup", "ema", "milestones", "betas")  # at least 0 and below 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TrainConfig:
         device: A torch device such as `"cpu"` or `"cuda"`. `"auto"` is a GPU if there is one, otherwise the CPU.
         init: Checkpoint to start from: a `.safetensors` file, a published checkpoint or the `last.pt` of another run.
             It holds weights of the same network, or of the same one without GOCor, whose correlation layers then start
-            anew. `None` starts from the network's start values.
+            anew. `"default"` is the weights that ship. `None` starts from the network's start values.
         seed: Random seed of the start values and of the training pairs.
 
         data: Photos that synthetic pairs are made from: folders, zip files or single images.

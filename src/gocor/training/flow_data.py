@@ -19,6 +19,7 @@ from ..utils.files import PathLike
 from .targets import level_target
 
 HELD_OUT = 0.05  # fraction of each data set, its last pairs, that is held out for validation
+ORDER_SEED = 0  # of the held-out pairs: every run validates on the same ones
 LOG_ZOOM = (-0.3, 0.6)  # range of the logarithm of the scale
 LOG_STRETCH = 0.15  # largest logarithm of the ratio between the two axes' scales
 COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
@@ -79,6 +80,8 @@ class FlowPairs:
             first = len(dataset) - last if len(dataset) > 1 else 0
             train.append(dataset[: max(first, 1)])
             held_out += [(dataset, i) for i in range(first, len(dataset))]
+        # Shuffled, because a validation takes the first ones: they must come from all data sets and scenes.
+        held_out = [held_out[i] for i in np.random.default_rng(ORDER_SEED).permutation(len(held_out))]
         shares = [entry.share for entry in parsed if entry.share is not None]
         pairs = _Mixture(train, shares, seed) if shares else _Subset([(d, i) for d in train for i in range(len(d))])
         return (

@@ -66,7 +66,7 @@ def _train(
                 raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
             if config.batch % group.world_size:
                 raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
-            step = build_step(config, group)
+            step = build_step(config, group, resumed=has_checkpoint)
             state = load_checkpoint(folder, step) if has_checkpoint else Progress()
             warnings: list[str] = [] if locked else [f"{folder} cannot be locked: let no other run write to it"]
             if sources is None:

@@ -85,7 +85,9 @@ def multi_level_loss(
     return loss
 
 
-def confidence_loss(logits: Tensor, flow: Tensor, target: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
+def confidence_loss(
+    logits: Tensor, flow: Tensor, target: Tensor, visible: Tensor, hidden: Tensor, count: Tensor
+) -> Tensor:
     """Cross-entropy between the predicted probabilities of a right match and of a visible pixel, and what is true.
 
     A match is right if the query shows the pixel and the flow is at most `RIGHT_WITHIN` pixels off.
@@ -96,12 +98,13 @@ def confidence_loss(logits: Tensor, flow: Tensor, target: Tensor, visible: Tenso
         target: true flow `(B, 2, H, W)`.
         visible: pixels that the query shows, `(B, 1, H, W)` bool.
         hidden: pixels that it does not show, likewise; pixels that are neither do not count.
+        count: number of pixels that are either, over all processes; see `multi_level_loss`.
     """
     with torch.no_grad():
         right = visible & (end_point_error(flow, target) <= RIGHT_WITHIN)
-        truth, counts = torch.cat([right, visible], 1).float(), visible | hidden
+        truth, known = torch.cat([right, visible], 1).float(), visible | hidden
     entropy = F.binary_cross_entropy_with_logits(logits.float(), truth, reduction="none").mean(1, keepdim=True)
-    return CONFIDENCE_WEIGHT * torch.where(counts, entropy, 0.0).sum() / counts.sum().clamp(min=1)
+    return CONFIDENCE_WEIGHT * torch.where(known, entropy, 0.0).sum() / count.clamp(min=1)
 
 
 def known_pixels(targets: Sequence[tuple[Tensor, Tensor]]) -> Tensor:

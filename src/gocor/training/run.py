@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..data.io import write_image
 from ..data.synthetic.batch import PairBatch
@@ -27,7 +28,8 @@ from .validation import Evaluate, validate
 
 PICTURES = "pictures"
 SLOW_HOURS = 2.0  # from which a run on a CPU is worth a hint
-BEST, FINAL = "best.safetensors", "final.safetensors"  # the EMA with the lowest validation error, and at the end
+# The EMA with the lowest validation error, at the last checkpoint, and at the end:
+BEST, LATEST, FINAL = "best.safetensors", "latest.safetensors", "final.safetensors"
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,15 @@ class Run:
             self._export(metrics | scores, best=best, last=last)
 
     def _export(self, metrics: dict[str, float], *, best: bool, last: bool) -> None:
-        folder = Path(self.config.output)
-        facts = run_facts(
+        folder, facts = Path(self.config.output), self._facts(metrics)
+        if best:
+            row = export(self.step.average, folder / BEST, facts)
+            write_card(folder / "card.md", row, BEST, facts)
+        if last:
+            export(self.step.average, folder / FINAL, facts)
+
+    def _facts(self, metrics: dict[str, float]) -> dict[str, Any]:
+        return run_facts(
             self.config,
             command=self.command,
             data=self.sources.description,
@@ -223,15 +232,13 @@ class Run:
             metrics=metrics,
             device=self.group.device,
         )
-        if best:
-            row = export(self.step.average, folder / BEST, facts)
-            write_card(folder / "card.md", row, BEST, facts)
-        if last:
-            export(self.step.average, folder / FINAL, facts)
 
     def _save(self) -> None:
+        """Write a checkpoint, and the averaged network as weights that are ready for use."""
         if self.group.main:
-            save_checkpoint(Path(self.config.output), self.step, self.state)
+            folder = Path(self.config.output)
+            save_checkpoint(folder, self.step, self.state)
+            export(self.step.average, folder / LATEST, self._facts({}))
 
     def say_start(self, warnings: list[str]) -> None:
         """Print what is trained on what, and warnings about it."""
@@ -257,6 +264,7 @@ class Run:
             caught = self.signals.caught
             why = signal.Signals(caught[0]).name if caught else "the time to stop"
             self._say(f"stopped by {why} at step {state.step}, which {folder}/{checkpoint.FILE} holds")
+            self._say(f"wrote the weights so far to {folder}/{LATEST}")
             self._say(f"to continue: {shlex.join(['gocor', 'train', '--output', folder, '--resume'])}")
 
     def _say_hint(self, clock: Clock) -> None:

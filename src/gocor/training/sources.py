@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..data.datasets import PairDataset
 
 VALIDATION_SEED = 1_000_003  # added to the seed of the run
+PRESET_SEED = 10_007  # added for each further preset, so that the presets of a batch show different photos
 HELD_OUT, MIN_HELD_OUT = 0.05, 8  # fraction and minimum number of the photos that are held out for validation
 MAX_STEPS_AHEAD = 2  # steps that the host may be ahead of the GPU: it stays busy, and few batches are in memory
 T = TypeVar("T")
@@ -31,15 +32,20 @@ class PairSource(Protocol):
 
 
 class MixedPairs:
-    """Batches that take an equal share of their pairs from each of several sources."""
+    """Batches that take an equal share of their pairs from each of several sources.
+
+    What cannot be shared equally goes to each source in turn, step by step. So all of them are used even if a batch has
+    fewer pairs than there are sources.
+    """
 
     def __init__(self, sources: Sequence[PairSource]) -> None:
         self.sources = sources
 
     def batch(self, step: int, batch_size: int, *, rank: int = 0, world_size: int = 1) -> PairBatch:
-        """See `PairSource.batch`. What cannot be shared equally goes to the first sources."""
-        own, count = batch_size // world_size, len(self.sources)
-        shares = [own // count + (index < own % count) for index in range(count)]
+        """See `PairSource.batch`."""
+        count = len(self.sources)
+        equal, rest = divmod(batch_size // world_size, count)
+        shares = [equal + ((index - step * rest) % count < rest) for index in range(count)]
         return PairBatch.cat(
             [
                 source.batch(step, share * world_size, rank=rank, world_size=world_size)
@@ -93,8 +99,8 @@ def open_sources(config: TrainConfig, device: torch.device) -> Sources:
     def pairs(part: Sequence[Any], seed: int) -> PairSource:
         photos = PhotoStore(part, device=device)
         sources = [
-            SyntheticPairs(photos, preset=name, size=config.size, seed=seed, objects=objects)
-            for name in preset.split("+")
+            SyntheticPairs(photos, preset=name, size=config.size, seed=seed + index * PRESET_SEED, objects=objects)
+            for index, name in enumerate(preset.split("+"))
         ]
         return sources[0] if len(sources) == 1 else MixedPairs(sources)
 

@@ -116,7 +116,8 @@ class TrainStep:
         mask = pairs.valid | pairs.occluded if self.config.count_occluded else pairs.valid & ~pairs.occluded
         buffers.mask.copy_(mask, non_blocking=True)
         buffers.visible.copy_(pairs.valid, non_blocking=True)
-        buffers.hidden.copy_(pairs.occluded | ~inside_mask(pairs.flow, self.size), non_blocking=True)
+        leaves = pairs.flow.isfinite().all(1, keepdim=True) & ~inside_mask(pairs.flow, self.size)
+        buffers.hidden.copy_(pairs.occluded | leaves, non_blocking=True)
         set_learning_rate(self.optimizer, lr)
         buffers.ema_weight.fill_(ema_weight)
 
@@ -131,8 +132,8 @@ class TrainStep:
         loss = self.multi_level_loss(flows, targets, self.rule, counts)
         if confidence is not None:
             b = self.buffers
-            entropy = self.confidence_loss(confidence, flows[-1], b.flow, b.visible, b.hidden)
-            loss = loss + entropy / self.group.world_size
+            count = self.group.sum_((b.visible | b.hidden).sum(dtype=torch.float32))
+            loss = loss + self.confidence_loss(confidence, flows[-1], b.flow, b.visible, b.hidden, count)
         loss.backward()
         self.group.sum_gradients(self.parameters)
         with torch.no_grad():
