@@ -46,6 +46,7 @@ def test_doctor_json(run):
     assert content["device"] == "cpu"
     assert content["forms"]["local GOCor, inference"] == "tiles"
     assert json.loads(run("doctor", "--json", "--no-checks")[1])["checks"] == []
+    assert "checks" not in run("doctor", "--no-checks")[1].splitlines()
 
 
 def test_verbose_shows_the_traceback_of_a_user_error(run, tmp_path):

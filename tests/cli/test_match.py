@@ -212,6 +212,16 @@ def test_places_that_cannot_be_used(match, folders, arguments, message):
     assert message in err
 
 
+def test_a_dangling_link_is_refused_before_any_work(run, tmp_path, folders):
+    pytest.importorskip("h5py")
+    (tmp_path / "out.h5").symlink_to(tmp_path / "nowhere" / "out.h5")
+    options = "--model", MODEL, "--weights", "none"
+    code, out, err = run("match", *folders, "-o", tmp_path / "out.h5", *options)
+    assert (code, out) == (1, "")
+    assert err.endswith("nowhere does not exist, create it first\n")
+    assert err.count("\n") == 1
+
+
 def test_a_store_of_an_unknown_kind(run, folders):
     pytest.importorskip("fsspec")
     code, _, err = run("match", *folders, "-o", "nowhere://bucket/results", "--model", MODEL, "--weights", "none")

@@ -1,7 +1,9 @@
 """A real Ray cluster on this machine, with two workers, one of which is killed."""
 
+import json
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -9,6 +11,7 @@ from gocor.pipeline.run import Place, find_unfinished, run_job
 from gocor.pipeline.stores import open_store
 from gocor.utils.errors import InputError
 
+from .test_processes import ROOT, command
 from .toy import check_folder_store, make_job, make_pairs
 
 ray = pytest.importorskip("ray", reason="needs the extra ray")
@@ -44,6 +47,20 @@ def test_a_lost_worker_and_resumption(tmp_path, crews):
     whole = [pair for pair in pairs if pair.name not in failed]
     check_folder_store(tmp_path / "out", whole, job)
     assert {pair.name for pair in find_unfinished(pairs, job, store)} == failed
+
+
+def test_the_command_prints_nothing_but_its_lines(tmp_path):
+    """Ray itself would print on stdout that a worker was lost, among the lines for a program."""
+    psutil = pytest.importorskip("psutil")
+    pairs = make_pairs(tmp_path / "images", 24)
+    call = command(tmp_path, "-o", str(tmp_path / "out"), "--ray", "local", "--workers", "2", "--json")
+    with subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        lines = [process.stdout.readline()]
+        workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "Matcher" in p.name()]
+        workers[0].kill()
+        lines += process.stdout
+    assert (process.returncode, len(workers)) == (0, 2)
+    assert sorted(json.loads(line)["name"] for line in lines) == [pair.name for pair in pairs]
 
 
 def test_an_address_without_a_cluster(tmp_path):

@@ -114,8 +114,10 @@ def test_implausible_homographies():
         (["a.png", "-o", "out.png"], "a panorama needs two photos or more, got 1"),
         (["a.png", "b.png", "-o", "out.gif"], "out.gif: the name of the file to write must end in .png, .jpg or .jpeg"),
         (["a.png", "b.png", "-o", "no/out.png"], "no does not exist: create the folder first"),
+        (["a.png", "b.png", "-o", "l.png"], "cannot write l.png: the folder /no/x does not exist, create it first"),
     ],
 )
 def test_wrong_arguments(tmp_path, monkeypatch, capfd, arguments, message):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "l.png").symlink_to("/no/x/out.png")
     assert runner(monkeypatch, capfd)("panorama", *arguments) == (1, "", f"gocor: {message}\n")

@@ -10,6 +10,7 @@ from PIL import Image
 from gocor.data.io import write_image
 from gocor.reconstruction.pairing import sequential_pairs, similar_pairs
 from gocor.reconstruction.photos import find_photos
+from gocor.utils.locks import locked_folder
 
 from ..cli.test_cli import runner
 from .scene import camera, exact_match, picture
@@ -100,6 +101,35 @@ def test_database_only(run, photos, tmp_path):
     assert out.splitlines()[:3] == ["photos          7", "pairs matched   6", "pairs verified  6"]
     assert (tmp_path / "database.db").is_file()
     assert not (tmp_path / "sparse").exists()
+
+
+def test_names_may_have_spaces(run, photos, tmp_path):
+    folder = tmp_path / "my photos"
+    folder.mkdir()
+    for photo in photos.iterdir():
+        (folder / f"été {photo.name}").write_bytes(photo.read_bytes())
+    code, out, _ = run(
+        "reconstruct", folder, "-o", tmp_path / "out", "--pairs", "sequential", "--neighbours", 1, "--database-only"
+    )
+    assert code == 0
+    assert "pairs verified  6" in out.splitlines()
+
+
+def test_what_a_killed_run_left_is_removed(run, photos, tmp_path):
+    """Files that were being written are removed by the next run, which is refused while another one writes."""
+    for name in (".models/0", ".gocor-0123456789abcdef.tmp"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "unfinished").write_bytes(b"half")
+    (tmp_path / ".gocor-0123456789abcdef.tmp" / ".lock").touch()
+    arguments = ("reconstruct", photos, "-o", tmp_path, "--pairs", "sequential", "--neighbours", 2)
+    with locked_folder(tmp_path):
+        code, _, err = run(*arguments)
+        assert code == 1
+        assert "is in use by process" in err
+    code, _, _ = run(*arguments)
+    assert code == 0
+    files = {"database.db", "matches", "points.ply", "report.json", "sparse"}
+    assert {path.name for path in tmp_path.iterdir()} == files
 
 
 def test_photos_without_common_points_are_an_error(run, photos, tmp_path, monkeypatch):

@@ -4,7 +4,14 @@ import os
 
 import pytest
 
-from gocor.utils.files import atomic_path, check_folder, read_bytes, write_bytes_atomically, write_files
+from gocor.utils.files import (
+    atomic_path,
+    check_folder,
+    check_target,
+    read_bytes,
+    write_bytes_atomically,
+    write_files,
+)
 
 
 def saved(folder, name, data):
@@ -75,6 +82,24 @@ def test_a_folder_is_checked_before_it_exists(tmp_path):
     assert not (tmp_path / "new").exists()
     with pytest.raises(NotADirectoryError):
         check_folder(saved(tmp_path, "file", b"") / "folder")
+
+
+def test_the_target_of_a_file_is_checked_before_any_work(tmp_path):
+    """A link may lead to a file that does not exist yet; what a killed process was writing there is removed."""
+    (tmp_path / "there" / ".gocor-0123456789abcdef.tmp").mkdir(parents=True)
+    (tmp_path / "there" / ".gocor-0123456789abcdef.tmp" / ".lock").touch()
+    (tmp_path / "good").symlink_to(tmp_path / "there" / "new.png")
+    check_target(tmp_path / "good")
+    assert not list((tmp_path / "there").iterdir())
+    (tmp_path / "bad").symlink_to(tmp_path / "nowhere" / "new.png")
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist, create it first"):
+        check_target(tmp_path / "bad")
+    with pytest.raises(FileNotFoundError, match="gone does not exist: create the folder first"):
+        check_target(tmp_path / "gone" / "a.png")
+    with pytest.raises(NotADirectoryError):
+        check_target(saved(tmp_path, "file", b"") / "a.png")
+    with pytest.raises(ValueError, match="it is a folder or a device"):
+        check_target(tmp_path / "there")
 
 
 def test_only_regular_files_are_read(tmp_path):

@@ -189,6 +189,14 @@ def test_a_folder_of_the_user_is_not_taken_for_unfinished_work(tmp_path, network
     assert (tmp_path / "out.work" / "mine.txt").exists()
 
 
+def test_a_run_that_was_killed_at_its_very_start_is_not_in_the_way(tmp_path, network):
+    (tmp_path / "out.work" / ".gocor-0123456789abcdef.tmp").mkdir(parents=True)
+    (tmp_path / "out.work" / ".gocor-0123456789abcdef.tmp" / ".lock").touch()
+    run(images(tmp_path / "in", steady_shift(3)), tmp_path / "out", network)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert not (tmp_path / "out.work").exists()
+
+
 def test_a_failed_encoder_leaves_nothing_at_the_output(tmp_path, network, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")

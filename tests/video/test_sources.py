@@ -1,5 +1,7 @@
 """Frames from video files and from images: pictures, times, rotation, colours, and files that cannot be read."""
 
+import os
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -89,6 +91,22 @@ def test_files_that_are_no_video(tmp_path, make, message):
     with pytest.raises((ValueError, OSError), match=message) as caught:
         open_source(str(path)).scan()
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.mp4")
+    with pytest.raises(ValueError, match=r"a\.mp4 is a pipe, a socket or a device"):
+        open_source(str(tmp_path / "a.mp4"))
+
+
+def test_frames_beyond_the_limit_are_refused(tmp_path, monkeypatch):
+    write_clip(tmp_path / "a.mp4", steady_shift(2))
+    monkeypatch.setenv("GOCOR_MAX_BYTES", str(96 * 64 * 8))
+    assert open_source(str(tmp_path / "a.mp4")).scan().count == 2
+    monkeypatch.setenv("GOCOR_MAX_BYTES", str(96 * 64 * 8 - 1))
+    with pytest.raises(ValueError, match=r"cannot read .*a\.mp4: an image of 96×64 pixels is too large"):
+        open_source(str(tmp_path / "a.mp4")).scan()
 
 
 def test_a_damaged_file_is_an_error_that_names_the_frame(tmp_path):

@@ -11,6 +11,7 @@ from typer import Argument, Option, echo
 
 from ..utils.defaults import MODEL
 from ..utils.errors import InputError
+from ..utils.files import check_target
 from .options import Device
 
 if TYPE_CHECKING:
@@ -156,6 +157,6 @@ def _check(sections: list[str] | None, json: Path | None, pairs: Path | None, *,
         raise InputError("--pairs is for the section match")
     if exclusive:
         raise InputError("--quick and --full exclude each other")
-    if json is not None and not json.parent.is_dir():
-        raise FileNotFoundError(f"{json.parent} does not exist: create the folder first")
+    if json is not None:
+        check_target(json)
     return chosen

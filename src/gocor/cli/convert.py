@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
-from ..utils.files import check_folder, remove_leftovers
+from ..utils.files import check_target
 from .errors import warnings_as_lines
 
 
@@ -26,10 +26,7 @@ def convert(
         raise InputError(f"{target}: the name of the file to write must end in .safetensors")
     if target.exists() and not overwrite:
         raise InputError(f"{target} exists already: --overwrite replaces it")
-    if not target.parent.exists():
-        raise FileNotFoundError(f"{target.parent} does not exist: create the folder first")
-    check_folder(target.parent)
-    remove_leftovers(target.parent)
+    check_target(target)
     from ..models.weights import UntrainedWarning, convert
 
     with warnings_as_lines(UntrainedWarning):

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, Context, Option, Typer, echo
 
 from ..utils.errors import InputError
+from ..utils.files import check_target
 from .errors import warnings_as_lines
 from .options import PRESETS
 
@@ -61,8 +62,7 @@ def _check(output: Path, preset: str, moving: bool, objects: Path | None) -> Non
 
     if output.suffix.lower() not in WRITABLE:
         raise InputError(f"{output}: the suffix must be one of {', '.join(WRITABLE)}")
-    if not output.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
+    check_target(output)
     if moving and objects is None:
         raise InputError(f"the preset {preset} has moving objects: give them with --objects")
     if not moving and objects is not None:

@@ -29,6 +29,8 @@ def doctor(*, device: Device = "auto", checks: Checks = True, json: Json = False
     facts = collect(where)
     if not json:
         _print_facts(facts)
+        if checks:
+            echo("checks")
     done: list[Check] = []
     for check in run_checks(where) if checks else ():
         done.append(check)
@@ -64,7 +66,6 @@ def _print_facts(facts: dict[str, Any]) -> None:
         echo("environment")
         for name, value in facts["environment"].items():
             echo(f"  {name}={value}")
-    echo("checks")
 
 
 def _print_json(facts: dict[str, Any], done: "list[Check]") -> None:

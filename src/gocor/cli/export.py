@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
-from ..utils.files import check_folder
+from ..utils.files import check_target
 from .errors import warnings_as_lines
 from .options import Weights
 
@@ -41,9 +41,7 @@ def export(
         raise InputError(f"{output}: the name of the file to write must end in .onnx or .pt2")
     if output.exists() and not overwrite:
         raise InputError(f"{output} exists already: --overwrite replaces it")
-    if not output.parent.exists():
-        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
-    check_folder(output.parent)
+    check_target(output)
     from ..export import export_model
     from ..models.weights import UntrainedWarning, load_model
 

@@ -1,5 +1,6 @@
 """`gocor match`: dense matches between images, saved as files."""
 
+import os
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
@@ -184,4 +185,6 @@ def _place(device: str, devices: str | None, ray: str | None, workers: int | Non
         raise InputError(f"--devices must name devices, such as cuda:0,cuda:1, got {devices!r}")
     if ray is None:
         names = [str(choose_device(name)) for name in names]
+    else:  # Ray, which reads this when it is imported, would print on stdout that a worker was lost
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     return Place(devices=names, ray=ray, workers=workers)

@@ -8,6 +8,7 @@ from typer import Argument, Option, echo
 
 from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
+from ..utils.files import check_target
 from .errors import say, warnings_as_lines
 from .match import Align, Fast, Model
 from .options import Device, MaxSize, Quiet, Weights
@@ -41,8 +42,7 @@ def panorama(
         raise InputError(f"a panorama needs two photos or more, got {len(photos)}")
     if output.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise InputError(f"{output}: the name of the file to write must end in .png, .jpg or .jpeg")
-    if not output.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{output.parent} does not exist: create the folder first")
+    check_target(output)
     from ..data.io import read_image, write_image
     from ..matching import match
     from ..models.weights import UntrainedWarning, load_model

@@ -90,7 +90,8 @@ class Narrator:
         """Say how long it took, for several pairs."""
         if self.done > 1 and not self.quiet:
             seconds = time.monotonic() - self._began
-            line = f"{self.done - self.failed} pairs matched in {duration(seconds)}, {self.done / seconds:.3g} a second"
+            matched = self.done - self.failed
+            line = f"{matched} pairs matched in {duration(seconds)}, {matched / seconds:.3g} a second"
             print(line, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def explain_pictures(self, *, shown: bool) -> None:

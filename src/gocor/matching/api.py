@@ -109,7 +109,7 @@ def match(
         fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
             a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding
-            from that of the pair alone, by about 1e-4 pixels at most.
+            from that of the pair alone, by about 1e-4 pixels at most in float32.
 
     Returns:
         A `MatchResult`, or a list of them.

@@ -133,11 +133,8 @@ def _serve(connection: Connection, job: Job, store: Store, device: str, threads:
     while True:
         try:
             chunk, pairs = connection.recv()
-        except (
-            EOFError,
-            OSError,
-        ):  # the process that gave the order has ended, or needs no more; written files are whole
-            os._exit(0)
+        except (EOFError, OSError):
+            os._exit(0)  # the process that gave the order has ended, or needs no more; written files are whole
         room.acquire()
         threading.Thread(target=_match, args=(worker, chunk, pairs, send, room), daemon=True).start()
 

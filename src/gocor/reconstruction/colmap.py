@@ -1,7 +1,6 @@
 """Keypoints and matches → a COLMAP database, verified pairs and a model, by pycolmap."""
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ FOCAL_FACTOR = 1.2  # focal length over the longer side where EXIF does not tell
 MIN_MODEL = 3  # photos of a model
 PIXEL_CENTRE = 0.5  # the centre of the first pixel: (0.5, 0.5) in COLMAP, (0, 0) here
 ERRORS_ONLY = 2  # level of glog
+UNFINISHED = ".models"  # folder in the output, for models that are being made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,9 @@ def write_database(path: Path, graph: MatchGraph, cameras: CameraOptions) -> int
                 _write_tables(pycolmap, database, graph, cameras)
         finally:
             database.close()
-        with tempfile.TemporaryDirectory(prefix="gocor-") as folder:
-            names = [(graph.photos[i].name, graph.photos[j].name) for i, j in graph.matches]
-            pairs = Path(folder) / "pairs.txt"
-            pairs.write_text("".join(f"{first} {second}\n" for first, second in names), encoding="utf-8")
-            options = pycolmap.TwoViewGeometryOptions()
-            options.ransac.random_seed = 0
-            pycolmap.verify_matches(temporary, pairs, options)
+        options = pycolmap.TwoViewGeometryOptions()
+        options.ransac.random_seed = 0
+        pycolmap.geometric_verification(temporary, two_view_geometry_options=options)
         database = pycolmap.Database.open(temporary)
         try:
             return int(database.num_verified_image_pairs())
@@ -134,7 +130,7 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
     Args:
         database: with verified matches.
         photos: their folder, for the colours of points.
-        output: folder to write to.
+        output: folder to write to, for this process alone.
 
     Returns:
         The models, as `pycolmap.Reconstruction`, the one with most photos first.
@@ -143,14 +139,18 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
     options = pycolmap.IncrementalPipelineOptions()
     options.min_model_size = MIN_MODEL
     options.random_seed = 0
-    with tempfile.TemporaryDirectory(prefix=".models-", dir=output) as folder, _silent(pycolmap):
-        found = pycolmap.incremental_mapping(database, photos, folder, options)
+    folder = output / UNFINISHED
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    try:
+        folder.mkdir()
+        with _silent(pycolmap):
+            found = pycolmap.incremental_mapping(database, photos, folder, options)
         models = sorted(found.values(), key=lambda m: (-m.num_reg_images(), -m.num_points3D()))
         if not models:
             raise InputError(
                 "no photo could be registered: photos must show the same scene from different places, and overlap"
             )
-        fresh = Path(folder) / "sorted"
+        fresh = folder / "sorted"
         for number, model in enumerate(models):
             (fresh / str(number)).mkdir(parents=True)
             model.write_binary(fresh / str(number))
@@ -158,6 +158,8 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
             models[0].export_PLY(temporary)
         shutil.rmtree(output / "sparse", ignore_errors=True)
         fresh.rename(output / "sparse")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return models
 
 

@@ -10,7 +10,8 @@ from ..pipeline.job import Report as PairReport
 from ..pipeline.pairs import Pair
 from ..pipeline.run import Place, Some, find_unfinished, run_job
 from ..utils.checks import check_choice
-from ..utils.files import check_folder
+from ..utils.files import check_folder, remove_leftovers
+from ..utils.locks import locked_folder
 from ..utils.timing import Stages
 from .colmap import CameraOptions, import_pycolmap, map_photos, write_database
 from .graph import MatchGraph, build_graph
@@ -94,7 +95,7 @@ class Reconstruction:
             return build_graph(self.photos, done)
 
     def finish(self, graph: MatchGraph, cameras: CameraOptions, *, database_only: bool, h5: bool) -> Report:
-        """Write database, model and report.
+        """Write database, model and report. An error says so if another process does the same.
 
         Args:
             graph: see `graph`.
@@ -102,14 +103,16 @@ class Reconstruction:
             database_only: do not map.
             h5: write the files of hloc too.
         """
-        with self.stages.measure("verify"):
-            verified = write_database(self.output / "database.db", graph, cameras)
-        if h5:
-            write_hloc(self.output, graph)
-        models = []
-        if not database_only:
-            with self.stages.measure("map"):
-                models = map_photos(self.output / "database.db", self.folder, self.output)
-        report = report_of(graph, verified, models, self.stages.seconds)
-        report.write(self.output)
+        with locked_folder(self.output):
+            remove_leftovers(self.output)
+            with self.stages.measure("verify"):
+                verified = write_database(self.output / "database.db", graph, cameras)
+            if h5:
+                write_hloc(self.output, graph)
+            models = []
+            if not database_only:
+                with self.stages.measure("map"):
+                    models = map_photos(self.output / "database.db", self.folder, self.output)
+            report = report_of(graph, verified, models, self.stages.seconds)
+            report.write(self.output)
         return report

@@ -165,6 +165,17 @@ def check_folder(folder: PathLike) -> None:
         raise PermissionError(0, "is not writable", str(existing))
 
 
+def check_target(path: PathLike) -> None:
+    """Check, before any work is done, that a file can be written; what killed processes left beside it is removed."""
+    folder = Path(path).parent
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} does not exist: create the folder first")
+    check_folder(folder)
+    target = Path(path).resolve()  # a link to a file that does not exist yet is followed
+    _check_target(path, target)
+    remove_leftovers(target.parent)
+
+
 def _check_state(path: PathLike, state: os.stat_result, limited: bool) -> None:
     if stat.S_ISDIR(state.st_mode):
         raise InputError(f"{path} is a folder: give the path of a file")

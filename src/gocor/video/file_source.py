@@ -11,12 +11,14 @@ import numpy as np
 
 from ..utils.arrays import Picture
 from ..utils.errors import InputError
-from ..utils.files import file_stamp
+from ..utils.files import check_file, file_stamp
+from ..utils.limits import PIXEL, check_pixels, max_bytes
 from .clip import Clip
 
 DEFAULT_RATE = Fraction(25)  # of files that do not state one
 HD_HEIGHT = 720  # Files of this height or more that name no colour matrix have BT.709, others BT.601.
 BT709, BT601, FULL_RANGE, LIMITED_RANGE = 1, 5, 2, 1  # numbers that FFmpeg gives them
+MOST_PIXELS = 2**31 - 1  # that FFmpeg's own limit can be set to
 # FFmpeg's numbers of colour matrices → those of its scaler.
 MATRICES = {1: BT709, 4: 4, 5: BT601, 6: BT601, 7: 7, 9: 9, 10: 9}
 
@@ -29,8 +31,7 @@ class VideoFile:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist: check the path")
+        check_file(path, limited=False)
         self.path = path
 
     def scan(self) -> Clip:
@@ -90,7 +91,18 @@ class VideoFile:
                 raise InputError(f"{self.path} has no video stream")
             stream = container.streams.video[0]
             stream.thread_type = "AUTO"
+            self._bound(stream)
             yield container, stream
+
+    def _bound(self, stream: Any) -> None:
+        """Keep frames within the limit of `limits`, also those that are larger than the file says."""
+        if stream.width and stream.height:
+            try:
+                check_pixels(stream.width, stream.height)
+            except InputError as error:
+                raise InputError(f"cannot read {self.path}: {error}") from None
+        most = min(2 * max_bytes() // PIXEL, MOST_PIXELS)  # twice as many, because decoders round sides up
+        stream.codec_context.options = {"max_pixels": str(most)}
 
     def _decode(self, container: Any, stream: Any) -> Iterator[Any]:
         """The frames of a stream; damage is an InputError that names the frame."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..utils.errors import InputError
-from ..utils.files import atomic_path, write_bytes_atomically
+from ..utils.files import atomic_path, remove_leftovers, write_bytes_atomically
 from .tracks import Points
 
 CHUNK = 16  # frames that are lost at most when a run is interrupted
@@ -49,6 +49,7 @@ class Work:
     def __init__(self, output: Path, job: dict[str, Any]) -> None:
         self.folder = output.resolve().with_name(output.resolve().name + ".work")
         job = json.loads(json.dumps(job))
+        remove_leftovers(self.folder)
         old = _read(self.folder / JOB)
         if self.folder.exists() and old is None and any(self.folder.iterdir()):
             raise InputError(f"{self.folder} is in the way: it is where unfinished work would be, move it elsewhere")

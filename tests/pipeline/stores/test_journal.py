@@ -178,8 +178,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         real(self, view)
 
     monkeypatch.setattr(JournaledFile, "_append", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         store.commit(pair(1), entry(1))
+    assert caught.value.filename == str(path)
     store.close()
     monkeypatch.undo()
     assert numbers(path) == {0}

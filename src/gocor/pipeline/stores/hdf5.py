@@ -19,7 +19,7 @@ from ..._version import __version__
 from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
-from ...utils.files import PathLike, check_folder, remove_leftovers, write_bytes_atomically
+from ...utils.files import PathLike, check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
 from ..job import Job, Note, Saved
 from ..pairs import Pair
@@ -66,6 +66,8 @@ class Hdf5Store:
         if job.pictures:
             raise InputError(f"{self._shown} holds no pictures: give a folder as the output, or leave out --pictures")
         check_folder(self._path.parent)
+        if self._path.is_symlink():  # perhaps to a file in a folder that does not exist
+            check_target(self._path)
 
     def place(self, pair: Pair) -> str:  # noqa: D102
         return f"{self._shown}:/{pair.name or ONLY}"

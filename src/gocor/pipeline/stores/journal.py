@@ -89,8 +89,10 @@ class JournaledFile(io.RawIOBase):
         try:
             self._change(view[:split])
             self._append(view[split:])
-        except BaseException:
+        except BaseException as error:
             self._broken = True
+            if isinstance(error, OSError) and error.errno is not None:  # that of a full disk names no file
+                error.filename = str(self._path)
             raise
         self._at += len(view)
         self._size = max(self._size, self._at)
