@@ -60,7 +60,9 @@ def test_the_pixel_and_its_match_are_shown(outcome):
     assert 'data-width="128" data-height="96"' in html
     titles = re.findall(r"<figcaption><b>(.*?)</b>", html)
     assert titles == ["Plain correlation", "GOCor, 1 iteration", "GOCor, 2 iterations", "GOCor, 3 iterations"]
-    assert why_view(outcome, x, y, "local") != html
+    local = why_view(outcome, x, y, "local")
+    assert local.count("gc-square") == 4  # where the local layer searches, in each heat map
+    assert "gc-square" not in html
     assert why_view(outcome, 3, 90, "global") != html
     assert outcome.layer("nothing") is outcome.layers[0]
 
@@ -95,3 +97,12 @@ def test_the_archive_has_all_files(outcome, tmp_path):
 def test_the_preselected_network_is_first():
     assert start_models("glunet", ["basenet", "glunet"]) == ["glunet", "basenet"]
     assert start_models("mine", ["basenet"]) == ["mine", "basenet"]
+
+
+def test_the_stages_of_matching_are_progress(pictures):
+    seen = []
+    Workshop(["glunet-gocor-tiny"], device="cpu", weights=None).compute(
+        *pictures, Settings(model="glunet-gocor-tiny", max_size=128), lambda done, what: seen.append((done, what))
+    )
+    assert "aligning (glunet-gocor-tiny)" in [what for _, what in seen]
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)

@@ -31,6 +31,7 @@ def test_every_network_shows_its_layers(name):
     plain = "gocor" not in name
     assert len(layers[0].titles) == (1 if plain else 3)
     assert len(layers[1].titles) == (1 if plain else 2)
+    assert [layer.reach for layer in layers] == [None, 2]
     for layer in layers:
         assert layer.titles[0] == "Plain correlation"
         for scores in layer.at(127, 95):
@@ -61,11 +62,11 @@ def test_scores_are_those_of_the_layer():
         np.testing.assert_allclose(scores.ravel(), volume[0, :, 2, 4].detach(), rtol=1e-4, atol=1e-5)
 
 
-def layer_with_peak(column, row):
+def layer_with_peak(column, row, reach=None):
     """A layer of one channel whose scores are highest in one cell of the query."""
     query = torch.zeros(1, 6, 8)
     query[0, row, column], query[0, 0, 0] = 1, 0.5
-    return LayerScores("global", ("Plain correlation",), (torch.ones(1, 6, 8),), query, (96, 128), (48, 64))
+    return LayerScores("global", ("Plain correlation",), (torch.ones(1, 6, 8),), query, (96, 128), (48, 64), reach)
 
 
 def test_a_peak_is_compared_with_the_match():
@@ -79,6 +80,24 @@ def test_a_peak_is_compared_with_the_match():
     assert far.ratio == 2
     assert far.distance == pytest.approx(np.hypot(48, 32))
     assert layer.peak(scores, (-500, -500)).hit is False  # a match outside of the query
+
+
+def test_a_local_layer_is_judged_within_its_reach():
+    """The highest score of the whole query, in cell (6, 4), is out of reach of a match in cell (1, 0)."""
+    match = (1.5 * 8 - 0.5, 0.5 * 8 - 0.5)
+    for reach, hit, ratio in ((None, False, 2), (5, False, 2), (4, True, 0)):
+        layer = layer_with_peak(6, 4, reach)
+        peak = layer.peak(layer.at(0, 0)[0], match)
+        assert (peak.hit, peak.ratio) == (hit, ratio)
+    assert layer_with_peak(6, 4, 1).peak(layer.at(0, 0)[0], (-500, -500)).hit is False  # nothing within reach
+
+
+def test_a_local_layer_is_measured_within_its_reach():
+    found = result()
+    found.confidence[:] = 0
+    found.confidence[:16, :16] = 1  # one cell of the reference, whose match is in cell (0, 0) of the query
+    assert layer_with_peak(6, 4).measure(found).hits == (0.0,)
+    assert layer_with_peak(6, 4, reach=3).measure(found).hits == (1.0,)
 
 
 def test_measured_pixels_are_confident_and_inside():

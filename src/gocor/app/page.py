@@ -14,9 +14,9 @@ HEAD = (
     '<div class="gc-head"><h1>GOCor: why does this pixel match?</h1><p>A network matches every pixel of one image with '
     "another. <b>Plain correlation</b> compares two pixels at a time, so look-alikes score as high as the true match. "
     "<b>GOCor</b> optimises a filter for each pixel while it matches: the filter answers to its own pixel and not to "
-    "look-alikes. Click a pixel below and compare.</p></div>"
+    "look-alikes. Click a pixel under <b>Why it matches</b> and compare.</p></div>"
 )
-EMPTY = '<div class="gc-empty">Nothing is matched yet. Give two images, or choose an example.</div>'
+EMPTY = '<div class="gc-empty">The result appears here. Choose an example, or give two images and press Match.</div>'
 TABS = {
     "flow": "Flow",
     "overlay": "Overlay",

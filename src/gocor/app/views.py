@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from ..data.io.images import encode_image
-from ..matching.scores import Peak
+from ..matching.scores import PEAK_RADIUS, Peak
 from ..ops.warp import inside_mask
 from ..utils.arrays import Array, Picture
 from ..viz import draw_confidence, draw_flow, draw_matches, draw_overlay
@@ -22,13 +22,14 @@ SCALING = 2.0  # exponent of the scores' colours, so that high scores stand out
 NOTE = (
     "Bright: a high score. Each map is scaled to its own maximum; negative scores show the query alone. "
     "<b>○</b> the match that the network found, <b>×</b> the highest score, where it is elsewhere. "
-    "<b>Rival</b>: the highest score elsewhere, divided by the highest score at the match. Below 1, the match wins."
+    f"<b>Rival</b>: the highest score more than {PEAK_RADIUS} cells from the match, divided by the highest score "
+    "nearer to it. Above 1, a look-alike wins."
 )
 LAYERS = {
     "global": "The global layer compares the pixel with all of the query. GOCor learns from the reference, while it "
     "matches, which places look alike, and lowers their scores.",
-    "local": "The local layer looks only a few cells around a match that is known roughly. GOCor makes the peak "
-    "narrow; look-alikes further away are not its task, so they may stay.",
+    "local": "The local layer searches the square around a match that is known roughly. GOCor makes the peak narrow. "
+    "Look-alikes outside the square are not its task, so they may stay; only scores inside are counted here.",
 }
 
 
@@ -105,8 +106,9 @@ def _scores(outcome: Outcome, layer: Layer, x: int, y: int, match: tuple[float, 
     """Heat maps of one layer, and how it does over all measured pixels."""
     maps, query = layer.scores.at(x, y), outcome.result.query
     peaks = [layer.scores.peak(scores, match) for scores in maps]
+    square = _square(layer, match, query)
     cards = "".join(
-        _card(title, heat_map(scores, query), peak, match, query)
+        _card(title, heat_map(scores, query), peak, match, query, square)
         for title, scores, peak in zip(layer.scores.titles, maps, peaks, strict=True)
     )
     only = "" if len(maps) > 1 else f"<p>{escape(outcome.settings.model)} has no GOCor in this layer.</p>"
@@ -121,24 +123,35 @@ def _summary(layer: Layer) -> str:
     """Bars: how often the highest score is at the match."""
     measured = layer.measured
     if not measured.pixels:
-        return ""
+        return "<p>No pixel of this pair has a match whose confidence is at least 0.5.</p>"
     rows = "".join(
         f"<tr><th scope=row>{escape(title)}</th><td><i style='width:{100 * share:.0f}%'></i></td>"
         f"<td>{100 * share:.0f} %</td></tr>"
         for title, share in zip(layer.scores.titles, measured.hits, strict=True)
     )
-    text = f"All pixels: how often the highest score is at the match ({measured.pixels} confident pixels)"
+    where = "" if layer.scores.reach is None else " in the square"
+    text = f"All pixels: how often the highest score{where} is at the match ({measured.pixels} confident pixels)"
     return f'<table class="gc-bars"><caption>{text}</caption>{rows}</table>'
 
 
-def _card(title: str, heat: Picture, peak: Peak, match: tuple[float, float], query: Picture) -> str:
+def _square(layer: Layer, match: tuple[float, float], query: Picture) -> str:
+    """The square in which a local layer searches; nothing for a layer that searches the whole query."""
+    if layer.scores.reach is None:
+        return ""
+    height, width = query.shape[:2]
+    cell, side = layer.scores.query_cell, 2 * layer.scores.reach + 1
+    size = f";width:{100 * side * cell[0] / width:.2f}%;height:{100 * side * cell[1] / height:.2f}%"
+    return _mark(match, query, "gc-square", size)
+
+
+def _card(title: str, heat: Picture, peak: Peak, match: tuple[float, float], query: Picture, square: str) -> str:
     """One heat map with its caption."""
     cross = "" if peak.hit else _mark(peak.position, query, "gc-cross")
     verdict = "✓ at the match" if peak.hit else f"✗ {peak.distance:.0f} px off"
     ratio = f"{peak.ratio:.2f}" if np.isfinite(peak.ratio) else "∞"
     return (
         f'<figure class="gc-card {"gc-good" if peak.hit else "gc-bad"}"><div class="gc-frame">'
-        f'<img alt="scores of {escape(title)}" src="{data_uri(heat)}">{_mark(match, query)}{cross}</div>'
+        f'<img alt="scores of {escape(title)}" src="{data_uri(heat)}">{square}{_mark(match, query)}{cross}</div>'
         f"<figcaption><b>{escape(title)}</b><span>{verdict}</span><small>rival {ratio}</small></figcaption></figure>"
     )
 
@@ -158,13 +171,13 @@ def _shot(title: str, picture: Picture, point: tuple[float, float], *, pick: boo
     )
 
 
-def _mark(point: tuple[float, float], picture: Picture, kind: str = "gc-ring") -> str:
-    """A ring or a cross at a point; nothing if the point is outside."""
+def _mark(point: tuple[float, float], picture: Picture, kind: str = "gc-ring", size: str = "") -> str:
+    """A ring, a cross or a square at a point; nothing if the point is outside."""
     height, width = picture.shape[:2]
     left, top = 100 * (point[0] + 0.5) / width, 100 * (point[1] + 0.5) / height
     if not (0 <= left <= 100 and 0 <= top <= 100):
         return ""
-    return f'<i class="{kind}" style="left:{left:.2f}%;top:{top:.2f}%"></i>'
+    return f'<i class="{kind}" style="left:{left:.2f}%;top:{top:.2f}%{size}"></i>'
 
 
 def _figure(picture: Picture, caption: str) -> str:

@@ -17,6 +17,7 @@ from ..models.network import MatchingNetwork
 from ..models.weights import choose_device, load_model
 from ..utils.arrays import Picture
 from ..utils.files import write_bytes_atomically
+from ..utils.stages import stages_shown
 from .settings import Settings
 
 KEPT = 4  # results
@@ -94,8 +95,16 @@ class Workshop:
                 return self._results[key]
         report(0.05, f"loading {settings.model}")
         network, options = self.network(settings.model), settings.options()
-        report(0.15, f"matching with {settings.model}")
-        result: MatchResult = match(reference, query, network, **options.as_dict())
+        done = 0.15
+
+        def stage(name: str) -> None:
+            """Report a stage of matching. Their number is not known, so each halves the distance to 0.75."""
+            nonlocal done
+            report(done, f"{name} ({settings.model})")
+            done = (done + 0.75) / 2
+
+        with stages_shown("gocor.matching", stage):
+            result: MatchResult = match(reference, query, network, **options.as_dict())
         report(0.75, "optimising the filters of every pixel")
         layers = tuple(Layer(scores, scores.measure(result)) for scores in layer_scores(network, result, options))
         outcome = Outcome(result, layers, settings)

@@ -3,25 +3,14 @@
 Matching reports its stages to the logger `gocor.matching`, which knows nothing of terminals.
 """
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..utils.stages import stages_shown
 from .errors import say
 
 LOGGER = "gocor.matching"
-
-
-class _Shown(logging.Handler):
-    """Hands the messages of a logger to a function."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        super().__init__(logging.INFO)
-        self.show = show
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.show(record.getMessage())
 
 
 @contextmanager
@@ -30,18 +19,8 @@ def show_stages(*, shown: bool) -> Iterator[Callable[[str], None]]:
     if not shown:
         yield lambda _: None
         return
-    with _live_line() if sys.stderr.isatty() else _plain_lines() as show:
-        logger, handler = logging.getLogger(LOGGER), _Shown(show)
-        level, propagate = logger.level, logger.propagate
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        try:
-            yield show
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-            logger.propagate = propagate
+    with _live_line() if sys.stderr.isatty() else _plain_lines() as show, stages_shown(LOGGER, show):
+        yield show
 
 
 @contextmanager

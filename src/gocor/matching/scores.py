@@ -27,7 +27,7 @@ MARGIN = 0.12  # of the sides: a pixel nearer to the border is not shown first i
 
 @dataclass(frozen=True)
 class Peak:
-    """Where one score map is highest, compared with the match that the flow gives.
+    """Where one score map is highest within reach of its layer, compared with the match that the flow gives.
 
     Attributes:
         position: of the highest score, `(x, y)` in pixels of the query.
@@ -53,6 +53,7 @@ class LayerScores:
         query: features `(C, Hq, Wq)`.
         reference_size: height and width of the reference in pixels.
         query_size: likewise.
+        reach: how far from the match a local layer searches, in cells of the query; `None` for the whole query.
     """
 
     name: str
@@ -61,6 +62,7 @@ class LayerScores:
     query: Tensor
     reference_size: tuple[int, int]
     query_size: tuple[int, int]
+    reach: int | None = None
 
     def at(self, x: float, y: float) -> list[Array]:
         """Scores `(Hq, Wq)` of the reference pixel `(x, y)`, one map for each of `titles`."""
@@ -70,11 +72,16 @@ class LayerScores:
         return [torch.einsum("c,chw->hw", f[:, row, column], self.query).double().numpy() for f in self.filters]
 
     def peak(self, scores: Array, match: tuple[float, float]) -> Peak:
-        """The highest of some scores `(Hq, Wq)`, compared with a match `(x, y)` in pixels of the query."""
-        cell = self._query_cell
+        """The highest of some scores `(Hq, Wq)` within reach of a match `(x, y)`, compared with that match.
+
+        The match is in pixels of the query. If it is so far outside that nothing is within reach, all scores count.
+        """
+        cell = self.query_cell
+        across, down = self._offsets(np.array([match]))
+        cells, within = np.hypot(across, down)[0], self._within_reach(across, down)[0]
+        scores = np.where(within, scores, -np.inf) if within.any() else scores
         y, x = np.unravel_index(int(scores.argmax()), scores.shape)
         position = (float(x) + 0.5) * cell[0] - 0.5, (float(y) + 0.5) * cell[1] - 0.5
-        cells = self._distances(np.array([match]))[0]
         near = cells <= max(PEAK_RADIUS, cells.min())
         here = scores[near].max()
         elsewhere = scores[~near].max() if (~near).any() else -np.inf
@@ -86,16 +93,18 @@ class LayerScores:
         )
 
     def measure(self, result: MatchResult) -> "Measured":
-        """How often the highest score is at the match, over confident pixels of a result."""
+        """How often the highest score within reach is at the match, over confident pixels of a result."""
         points = confident_cells(result, (self.filters[0].shape[1], self.filters[0].shape[2]))
         if not len(points):
             return Measured(0, tuple(0.0 for _ in self.filters), None)
         rows, columns = points[:, 5].astype(int), points[:, 4].astype(int)
-        distances = self._distances(points[:, 2:4])  # (N, Hq, Wq)
+        across, down = self._offsets(points[:, 2:4])
+        distances, within = np.hypot(across, down), self._within_reach(across, down)  # (N, Hq, Wq)
         near = distances <= PEAK_RADIUS
         hits, ratio = [], np.ones(len(points))
         for filters in self.filters:
             scores = torch.einsum("cn,chw->nhw", filters[:, rows, columns], self.query).double().numpy()
+            scores = np.where(within, scores, -np.inf)
             best = scores.reshape(len(points), -1).argmax(1)
             hits.append(np.take_along_axis(distances.reshape(len(points), -1), best[:, None], 1)[:, 0] <= HIT_RADIUS)
             here, elsewhere = (np.where(mask, scores, -np.inf).max((1, 2)) for mask in (near, ~near))
@@ -110,16 +119,21 @@ class LayerScores:
         return Measured(len(points), tuple(float(hit.mean()) for hit in hits), (float(x), float(y)))
 
     @property
-    def _query_cell(self) -> tuple[float, float]:
+    def query_cell(self) -> tuple[float, float]:
         """Width and height of a query cell in pixels."""
         return self.query_size[1] / self.query.shape[2], self.query_size[0] / self.query.shape[1]
 
-    def _distances(self, matches: Array) -> Array:
-        """Distances `(N, Hq, Wq)` in cells from matches `(N, 2)` in pixels to all cells of the query."""
-        width, height = self._query_cell
+    def _offsets(self, matches: Array) -> tuple[Array, Array]:
+        """Offsets in cells from matches `(N, 2)` in pixels to cells of the query: x `(N, 1, Wq)`, y `(N, Hq, 1)`."""
+        width, height = self.query_cell
         x, y = (matches[:, 0] + 0.5) / width - 0.5, (matches[:, 1] + 0.5) / height - 0.5
         columns, rows = np.arange(self.query.shape[2]), np.arange(self.query.shape[1])
-        return np.hypot(columns - x[:, None, None], rows[:, None] - y[:, None, None])
+        return columns - x[:, None, None], rows[:, None] - y[:, None, None]
+
+    def _within_reach(self, across: Array, down: Array) -> NDArray[np.bool_]:
+        """Which cells a layer compares that searches around the match, `(N, Hq, Wq)`."""
+        reach = np.inf if self.reach is None else self.reach + 0.5  # whole cells
+        return (np.abs(across) <= reach) & (np.abs(down) <= reach)
 
 
 @dataclass(frozen=True)
@@ -128,7 +142,8 @@ class Measured:
 
     Attributes:
         pixels: how many were measured.
-        hits: share of them whose highest score is at the match that the flow gives, for each of `LayerScores.titles`.
+        hits: share of them whose highest score within reach is at the match that the flow gives, for each of
+            `LayerScores.titles`.
         telling: a pixel `(x, y)` for which plain correlation fails and GOCor does not, if there is one.
     """
 
@@ -155,7 +170,8 @@ def layer_scores(network: MatchingNetwork, result: MatchResult, options: MatchOp
         iters = options.iters_global if stage.name == "global" else options.iters_local
         titles, filters = _filters(stage, iters)
         query_size = result.query.shape[0], result.query.shape[1]
-        found.append(LayerScores(stage.name, titles, filters, stage.query[0].float().cpu(), size, query_size))
+        reach = getattr(stage.layer, "radius", None)
+        found.append(LayerScores(stage.name, titles, filters, stage.query[0].float().cpu(), size, query_size, reach))
     return found
 
 

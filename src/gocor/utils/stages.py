@@ -1,0 +1,37 @@
+"""Hand what a logger reports to a function, which shows it on a terminal or a web page."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class _Shown(logging.Handler):
+    """Hands the messages of a logger to a function."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__(logging.INFO)
+        self.show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.show(record.getMessage())
+
+
+@contextmanager
+def stages_shown(name: str, show: Callable[[str], object]) -> Iterator[None]:
+    """Inside the block, what a logger reports at level INFO or above goes to a function, and not to other loggers.
+
+    Args:
+        name: of the logger.
+        show: takes a message.
+    """
+    logger, handler = logging.getLogger(name), _Shown(show)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
