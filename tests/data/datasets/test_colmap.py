@@ -75,3 +75,27 @@ def test_other_cameras_are_errors(tmp_path, text, message):
 def test_values_that_are_no_pose_or_point(tmp_path, row):
     with pytest.raises(ValueError, match=r"images\.txt"):
         read_views(written(tmp_path, row))
+
+
+def test_text_files_that_colmap_writes(tmp_path):
+    """Points project where the views say they are seen, and lie on the epipolar lines of the relative pose."""
+    pycolmap = pytest.importorskip("pycolmap")
+    options = pycolmap.SyntheticDatasetOptions()
+    options.camera_model_id, options.camera_params = pycolmap.CameraModelId.PINHOLE, [1280, 1100, 512, 384]
+    model = pycolmap.synthesize_dataset(options)
+    model.write_text(str(tmp_path))
+    views = sorted(read_views(tmp_path / "images.txt"), key=lambda view: view.name)
+    intrinsics = read_intrinsics(tmp_path / "cameras.txt")
+    assert [view.name for view in views] == sorted(image.name for image in model.images.values())
+    for view in views:
+        points = np.array([model.points3D[number].xyz for number in view.ids])
+        seen = (points @ view.rotation.T + view.translation) @ intrinsics[view.camera].T
+        np.testing.assert_allclose(seen[:, :2] / seen[:, 2:], view.points, atol=1e-6)
+        assert len(view.ids) > 10
+    pose = relative(views[0], views[1], intrinsics)
+    matches = correspondences(views[0], views[1])
+    x, y, z = pose.translation
+    essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ pose.rotation
+    start, end = (np.column_stack([part, np.ones(len(matches))]) for part in (matches[:, :2], matches[:, 2:]))
+    rays = start @ np.linalg.inv(pose.reference).T, end @ np.linalg.inv(pose.query).T
+    np.testing.assert_allclose((rays[1] @ essential * rays[0]).sum(1), 0, atol=1e-9)
