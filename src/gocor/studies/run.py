@@ -15,6 +15,7 @@ import torch
 from ..evaluation.baselines import network_matcher
 from ..evaluation.benchmarks import Benchmark
 from ..evaluation.named_matchers import NamedMatcher, load_later
+from ..evaluation.runner import Evaluation
 from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..models.registry import sketch
@@ -182,7 +183,8 @@ def _evaluate(run: StudyRun, variant: Variant, seed: int) -> Scores:
     if not variant.trained:
         return {name: {} for name in run.benchmarks}
     save = run.folder / "pairs" / f"{_file_name(variant.label)}-seed-{seed}"
-    matcher, found = run.matcher(variant, seed), {}
+    matcher = run.matcher(variant, seed)
+    found: dict[str, Evaluation] = {}
     for name, benchmark in run.benchmarks.items():
         note = {"root": run.roots[name]} if name in run.roots else None
         found |= matcher.evaluate({name: benchmark}, save=save, note=note)
