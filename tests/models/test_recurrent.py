@@ -178,9 +178,7 @@ def test_updates_end_once_the_flow_has_settled():
     def run(start, count=40):
         hidden = torch.zeros(len(start), 1, 1, 1)
         flow = torch.tensor(start).view(-1, 1, 1, 1).expand(-1, 2, 2, 2)
-        return iterate(
-            update, lambda at, radius: at, 0, hidden, flow, count, lambda _, change: mean_motion(change, one)
-        )
+        return iterate(update, lambda at: at, hidden, flow, count, lambda _, change: mean_motion(change, one))
 
     one = torch.ones(1, 1, 2, 2)
     near, far, both = run([2.9]), run([-90.0]), run([2.9, -90.0])

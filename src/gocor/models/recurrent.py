@@ -218,13 +218,13 @@ class RecurrentNet(MatchingNetwork):
         hidden, context = reference.context.split([self.hidden, self.hidden], 1)
         hidden, update = hidden.tanh(), self.update.given(context.relu())
         filters = own if self.filters is None else self.filters.filters(own, iters_local)
-        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(other), self.scales))
+        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(other), self.scales), self.radius)
         flow = self._start_flow(own, other, iters_global)
 
         def motion(hidden: Tensor, change: Tensor) -> Tensor:
             return mean_motion(STRIDE * change, self.confidence_head(hidden)[:, :1].float().sigmoid())
 
-        found = iterate(update, look_up, self.radius, hidden, flow, updates, motion if settle else None)
+        found = iterate(update, look_up, hidden, flow, updates, motion if settle else None)
         return [(hidden, flow), *found]
 
     def _refine(

@@ -89,9 +89,9 @@ class FineStage(nn.Module):
         carried = F.interpolate(self.carry(state), size, mode="bilinear", align_corners=False)
         hidden, update = (own + carried).tanh(), self.update.given(context.relu())
         filters = reference if self.filters is None else self.filters.filters(reference, iters)
-        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(query), SCALES))
+        look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(query), SCALES), RADIUS)
         flow = F.interpolate(flow, size, mode="bilinear", align_corners=False) / STRIDE
-        return iterate(update, look_up, RADIUS, hidden, flow, updates)
+        return iterate(update, look_up, hidden, flow, updates)
 
     def confidence(self, hidden: Tensor, coarse: Tensor) -> Tensor:
         """Logits `(B, 2, H, W)` from the state at 1/4 and those of the state at 1/8, `(B, 2, H/8, W/8)`."""

@@ -13,8 +13,8 @@ ASK_EVERY = 2  # updates between two looks at the motion
 Update = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """State, scores and flow → the next state, and the change of the flow."""
 
-LookUp = Callable[[Tensor, int], Tensor]
-"""Positions `(B, 2, h, w)` and radius → scores."""
+LookUp = Callable[[Tensor], Tensor]
+"""Positions `(B, 2, h, w)` → scores around them."""
 
 Motion = Callable[[Tensor, Tensor], Tensor]
 """State and change of the flow → mean motion of each sample in pixels of the working size, `(B, 1, 1, 1)`."""
@@ -23,7 +23,6 @@ Motion = Callable[[Tensor, Tensor], Tensor]
 def iterate(
     update: Update,
     look_up: LookUp,
-    radius: int,
     hidden: Tensor,
     flow: Tensor,
     count: int,
@@ -34,7 +33,6 @@ def iterate(
     Args:
         update: see `Update`.
         look_up: see `LookUp`.
-        radius: of the lookups.
         hidden: state to start from, `(B, hidden, h, w)`.
         flow: to start from, `(B, 2, h, w)` in its own pixels.
         count: number of updates.
@@ -46,7 +44,7 @@ def iterate(
     moving: Tensor | None = None  # samples that have not settled, once that was asked
     for index in range(1, count + 1):
         flow = flow.detach()
-        state, change = update(hidden, look_up(grid + flow, radius), flow)
+        state, change = update(hidden, look_up(grid + flow), flow)
         if moving is not None:
             state, change = torch.where(moving, state, hidden), change * moving
         hidden, flow = state, flow + change

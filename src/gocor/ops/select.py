@@ -120,14 +120,17 @@ def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
     return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
 
 
-def stores_scores(filters: Tensor, query: Tensor) -> bool:
-    """Whether repeated lookups store the scores of all pairs of filters and a query level.
+def stores_scores(filters: Tensor, *query_pyramid: Tensor) -> bool:
+    """Whether repeated lookups store scores for the lookups that follow: on a CPU, where nothing records them."""
+    return _on_cpu_without_graph(filters, *query_pyramid)
 
-    On a CPU reading them is several times as fast as products with windows of the query, once they are computed. That
-    takes as long as a few lookups, and memory that grows with the square of the size, so they are stored up to a limit.
+
+def stores_all_scores(filters: Tensor, query: Tensor) -> bool:
+    """Whether those are the scores of all pairs of filters and a query level, or those around the positions.
+
+    The first takes as long as a few lookups, and memory that grows with the square of the size, so there is a limit.
     """
-    pairs = filters.shape[2:].numel() * query.shape[2:].numel()
-    return _on_cpu_without_graph(filters, query) and pairs <= MAX_STORED_SCORES
+    return filters.shape[2:].numel() * query.shape[2:].numel() <= MAX_STORED_SCORES
 
 
 def computes_in_strips(image: Tensor, *weights: Tensor) -> bool:

@@ -7,6 +7,7 @@ from torch.export import Dim
 from gocor.ops import local_correlation, lookup, pool_pyramid, select
 from gocor.ops.correlation import lookups, lookups_windows
 from gocor.ops.correlation.lookups import lookup_all_pairs, repeated_lookup
+from gocor.ops.correlation.lookups_windows import ScoreWindows
 
 
 def problem(batch=2, channels=5, size=(6, 7), query=(9, 8), levels=3, dtype=torch.float64, spread=4.0):
@@ -107,20 +108,33 @@ def test_repeated_lookups_equal_single_ones(limit, dtype, monkeypatch):
     filters, pyramid, coordinates = problem(dtype=torch.float32)
     coordinates[0, 0, 0, :3] = torch.tensor([1e30, float("inf"), float("nan")])
     pyramid = [level.to(dtype) for level in pyramid]
-    stored = [select.stores_scores(filters, level) for level in pyramid]
+    stored = [select.stores_all_scores(filters, level) for level in pyramid]
     assert stored == {0: [False] * 3, 42 * 20: [False, True, True], 2**24: [True] * 3}[limit]
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):  # does not round the products
-        found = repeated_lookup(filters, pyramid)(coordinates, 2)
+        found = repeated_lookup(filters, pyramid, 2)(coordinates)
     expected = lookup(filters, pyramid, coordinates, 2)
     assert found.dtype == dtype
     assert found.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_windows_are_computed_anew_only_where_positions_have_left_them(monkeypatch):
+    filters, pyramid, coordinates = problem(batch=1, size=(8, 12), query=(20, 30), spread=0.5)
+    windows = ScoreWindows(filters, pyramid[0], 2)
+    computed = []
+    monkeypatch.setattr(torch, "bmm", lambda a, b, bmm=torch.bmm: computed.append(len(a)) or bmm(a, b))
+    for shift, expected in ((0, 6), (0, 0), (1, 0), (torch.linspace(0, 9, 12), 4), (torch.tensor(40.0), 6), (40.5, 0)):
+        computed.clear()
+        at = coordinates + shift
+        found = windows(at)
+        assert sum(computed) == expected
+        torch.testing.assert_close(found, lookup_all_pairs(filters, pyramid[:1], at, 2), rtol=1e-5, atol=1e-5)
+
+
 def test_repeated_lookups_have_gradients():
     filters, pyramid, coordinates = problem()
-    assert not select.stores_scores(filters.requires_grad_(), pyramid[0])
-    repeated_lookup(filters, pyramid)(coordinates, 1).sum().backward()
+    assert not select.stores_scores(filters.requires_grad_(), *pyramid)
+    repeated_lookup(filters, pyramid, 1)(coordinates).sum().backward()
     assert filters.grad is not None
 
 
@@ -128,8 +142,8 @@ class TwoLookups(torch.nn.Module):
     """Two lookups of the same filters, one pixel apart."""
 
     def forward(self, filters, query, coordinates):
-        look_up = repeated_lookup(filters, pool_pyramid(query, 3))
-        return look_up(coordinates, 1) + look_up(coordinates + 1, 1)
+        look_up = repeated_lookup(filters, pool_pyramid(query, 3), 1)
+        return look_up(coordinates) + look_up(coordinates + 1)
 
 
 def test_an_exported_graph_computes_all_pairs_once_and_takes_any_size():

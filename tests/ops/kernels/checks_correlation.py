@@ -98,7 +98,7 @@ def test_lookup(size, query, channels, radius, dtype, monkeypatch):
     features = torch.randn(2, channels, *query, device=DEVICE).to(dtype)
     coordinates = 3 * torch.randn(2, 2, *size, device=DEVICE) + 2
     coordinates[0, 0, 0, 0] = float("nan")
-    plain = lookups.lookup_in_windows(filters, features, coordinates, radius)
+    plain = lookups.ScoreWindows(filters, features, radius)(coordinates)
     with poisoned_memory(monkeypatch):
         ours = lookups_triton.lookup(filters, features, coordinates, radius)
     assert ours.dtype == dtype

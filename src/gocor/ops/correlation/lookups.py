@@ -18,7 +18,7 @@ from ...utils.checks import check_count, check_features, check_pair
 from ...utils.errors import InputError
 from .. import select
 from ..transforms import Operator
-from .lookups_windows import bounded, interpolate, lookup_in_windows
+from .lookups_windows import ScoreWindows, bounded, interpolate
 from .reference import accumulation_dtype
 
 # Scores with a whole query level that the backward pass holds at a time: what stays in a CPU's cache, what fills a GPU.
@@ -87,33 +87,36 @@ def _repeat_single(x: Tensor) -> Tensor:
     return x
 
 
-def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor]) -> Callable[[Tensor, int], Tensor]:
-    """`lookup` of the same filters in the same query, as a function of coordinates and radius.
+def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor], radius: int) -> Callable[[Tensor], Tensor]:
+    """`lookup` of the same filters in the same query, as a function of coordinates.
 
     An exported graph stores the scores of all pairs once, and every lookup reads them. So does a CPU without gradients
-    for levels of the query that are small.
+    for levels of the query that are small; of other levels it stores the scores around the positions.
     """
     if select.exporting():
-        return partial(_read_scores, _all_pairs(filters, query_pyramid), dtype=query_pyramid[0].dtype)
+        scores = _all_pairs(filters, query_pyramid)
+        return partial(_read_scores, scores, radius=radius, dtype=query_pyramid[0].dtype)
     # Channels last is how lookups read both, so that no lookup has to arrange them again.
     filters = filters.contiguous(memory_format=torch.channels_last)
     levels = [level.contiguous(memory_format=torch.channels_last) for level in query_pyramid]
-    stored = [_all_pairs(filters, [level])[0] if select.stores_scores(filters, level) else None for level in levels]
-    if all(scores is None for scores in stored):
-        return partial(lookup, filters, levels)
+    if not select.stores_scores(filters, *levels):
+        return partial(lookup, filters, levels, radius=radius)
+    readers = [_reader(filters, level, radius) for level in levels]
 
-    def look_up(coordinates: Tensor, radius: int) -> Tensor:
-        found = []
+    def look_up(coordinates: Tensor) -> Tensor:
         with torch.autocast(filters.device.type, enabled=False):
-            for index, (level, scores) in enumerate(zip(levels, stored, strict=True)):
-                at = _at_level(coordinates.detach().float(), index)
-                if scores is None:
-                    found.append(_lookup(filters, level, at, radius))
-                else:
-                    found.append(_read_stored(scores, at, radius).to(level.dtype))
-        return torch.cat(found, 1)
+            at = coordinates.detach().float()
+            return torch.cat([read(_at_level(at, index)) for index, read in enumerate(readers)], 1)
 
     return look_up
+
+
+def _reader(filters: Tensor, query: Tensor, radius: int) -> Callable[[Tensor], Tensor]:
+    """Lookups in one query level, as a function of coordinates, which stores scores for later lookups."""
+    if not select.stores_all_scores(filters, query):
+        return ScoreWindows(filters, query, radius)
+    scores = _all_pairs(filters, [query])[0]
+    return lambda coordinates: _read_stored(scores, coordinates, radius).to(query.dtype)
 
 
 def _read_stored(scores: Tensor, coordinates: Tensor, radius: int) -> Tensor:
@@ -167,7 +170,7 @@ def _kernels() -> Any:
 def _lookup_operator(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
     if select.uses_lookup_kernel(filters, query, radius):
         return _kernels().lookup(filters, query, coordinates, radius)
-    return lookup_in_windows(filters, query, coordinates, radius)
+    return ScoreWindows(filters, query, radius)(coordinates)
 
 
 @_lookup_operator.register_fake

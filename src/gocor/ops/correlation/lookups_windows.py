@@ -16,46 +16,82 @@ SLACK = 6  # pixels by which the positions of a tile may be farther apart than i
 BUDGET = {"cpu": 2**20, "accelerator": 2**26}  # features that are held at a time: what fits a CPU's cache, a GPU
 
 
-def lookup_in_windows(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> Tensor:
-    """Scores around given positions of one query level, see `lookup`.
+class ScoreWindows:
+    """The scores of filters in windows of one query level, read around positions that move a little from call to call.
+
+    A window is larger than its tile needs. The scores of a tile are computed anew only if its positions have left the
+    window of the call before.
 
     Args:
         filters: `(B, C, H, W)`.
         query: `(B, C, Hq, Wq)`.
-        coordinates: `(B, 2, H, W)` in pixels of the query, x then y.
         radius: R.
-
-    Returns:
-        `(B, (2R+1)², H, W)` in the query's dtype, channels last.
     """
-    batch, channels, height, width = filters.shape
-    wide, size = accumulation_dtype(filters, query), (query.shape[2], query.shape[3])
-    tiled = _tiles(filters.to(wide))  # (B, h, w, T², C)
-    at = _tiles(torch.stack(bounded(coordinates, size, radius), 1)).flatten(0, 2)  # (n, T², 2)
-    corner = at.floor().long() - radius  # first of the integer positions around each filter's
-    first = corner.amin(1)
-    side = 2 * radius + 2 + TILE + SLACK
-    shared = (corner.amax(1) + 2 * radius + 2 - first <= side).all(1)
-    keys = query.to(wide).flatten(2).mT.reshape(-1, channels).contiguous()  # (B·Hq·Wq, C): rows are gathered
-    per_image = tiled.shape[1] * tiled.shape[2]
-    rows_before = torch.arange(batch, device=query.device).repeat_interleave(per_image) * (size[0] * size[1])
-    weights, fraction = tiled.flatten(0, 2), at - at.floor()
-    out = query.new_empty(len(at), TILE * TILE, (2 * radius + 1) ** 2)
-    budget = BUDGET["cpu" if query.device.type == "cpu" else "accelerator"]
-    for part in _chunks(shared, budget // (side * side * channels)):
-        window = _window(keys, first[part], rows_before[part], size, side)  # (n, S², C)
-        scores = torch.bmm(weights[part], window.mT)  # (n, T², S²)
-        x, y = (corner[part] - first[part].unsqueeze(1)).unbind(2)
-        places = y.new_tensor(range(2 * radius + 2))
-        places = ((y.unsqueeze(2) + places) * side).unsqueeze(3) + (x.unsqueeze(2) + places).unsqueeze(2)
-        out[part] = interpolate(scores.gather(2, places.flatten(2)), fraction[part], radius).to(out.dtype)
-    for part in _chunks(~shared, budget // (TILE * TILE * (2 * radius + 2) ** 2 * channels)):
-        before = rows_before[part].repeat_interleave(TILE * TILE)
-        windows = _window(keys, corner[part].flatten(0, 1), before, size, 2 * radius + 2)  # (n·T², (2R+2)², C)
-        scores = torch.bmm(windows, weights[part].flatten(0, 1).unsqueeze(2)).view(len(part), TILE * TILE, -1)
-        out[part] = interpolate(scores, fraction[part], radius).to(out.dtype)
-    out = out.view(*tiled.shape[:3], TILE, TILE, -1).transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    return out[:, :height, :width].contiguous().permute(0, 3, 1, 2)
+
+    def __init__(self, filters: Tensor, query: Tensor, radius: int) -> None:
+        self.radius, self.height, self.width = radius, filters.shape[2], filters.shape[3]
+        self.size, self.dtype = (query.shape[2], query.shape[3]), query.dtype
+        self.reach = 2 * radius + 2  # integer positions around a filter's, in each direction
+        self.side = self.reach + TILE + SLACK  # of a window
+        wide = accumulation_dtype(filters, query)
+        tiled = _tiles(filters.to(wide))  # (B, h, w, T², C)
+        self.tiles = tiled.shape[:3]
+        self.weights = tiled.flatten(0, 2)  # (n, T², C)
+        self.keys = query.to(wide).flatten(2).mT.reshape(-1, filters.shape[1]).contiguous()  # rows are gathered
+        images = torch.arange(len(filters), device=query.device)
+        self.rows_before = images.repeat_interleave(self.tiles[1] * self.tiles[2]) * (self.size[0] * self.size[1])
+        self.scores = self.weights.new_zeros(len(self.weights), TILE * TILE, self.side**2)
+        self.first = self.rows_before.new_zeros(len(self.weights), 2)  # upper left pixel of each window
+        self.known = torch.zeros_like(self.rows_before, dtype=torch.bool)  # windows whose scores were computed
+
+    def __call__(self, coordinates: Tensor) -> Tensor:
+        """Positions `(B, 2, H, W)`, x then y → scores `(B, (2R+1)², H, W)` in the query's dtype, channels last."""
+        at = _tiles(torch.stack(bounded(coordinates, self.size, self.radius), 1)).flatten(0, 2)  # (n, T², 2)
+        corner = at.floor().long() - self.radius  # first of the integer positions around each filter's
+        first, last = corner.amin(1), corner.amax(1) + self.reach
+        shared = (last - first <= self.side).all(1)
+        kept = self.known & ((first >= self.first) & (last <= self.first + self.side)).all(1)
+        self._compute(shared & ~kept, first, last)
+        out = self.keys.new_empty(len(at), TILE * TILE, (2 * self.radius + 1) ** 2, dtype=self.dtype)
+        self._read(out, corner, at - at.floor())
+        self._look_up_apart(~shared, out, corner, at - at.floor())
+        out = out.view(*self.tiles, TILE, TILE, -1).transpose(2, 3).flatten(3, 4).flatten(1, 2)
+        return out[:, : self.height, : self.width].contiguous().permute(0, 3, 1, 2)
+
+    def _compute(self, chosen: Tensor, first: Tensor, last: Tensor) -> None:
+        """Compute the scores of some tiles, with their positions `(n, 2)` in the middle of the windows."""
+        middle = first - (self.side - (last - first)) // 2
+        self.first = torch.where(chosen.unsqueeze(1), middle, self.first)
+        self.known = self.known | chosen
+        for part in self._chunks(chosen, self.side**2 * self.keys.shape[1]):
+            window = _window(self.keys, middle[part], self.rows_before[part], self.size, self.side)  # (n, S², C)
+            self.scores[part] = torch.bmm(self.weights[part], window.mT)
+
+    def _read(self, out: Tensor, corner: Tensor, fraction: Tensor) -> None:
+        """Fill in the scores of all tiles from their windows; those of tiles that have none are undefined."""
+        offset = (corner - self.first.unsqueeze(1)).clamp(0, self.side - self.reach)
+        axis = torch.arange(self.reach, device=corner.device)
+        square = (axis.unsqueeze(1) * self.side + axis).flatten()
+        for part in _slices(len(out), self._budget() // (TILE**2 * self.reach**2)):
+            x, y = offset[part].unbind(2)
+            places = (y * self.side + x).unsqueeze(2) + square  # (n, T², (2R+2)²)
+            out[part] = interpolate(self.scores[part].gather(2, places), fraction[part], self.radius)
+
+    def _look_up_apart(self, chosen: Tensor, out: Tensor, corner: Tensor, fraction: Tensor) -> None:
+        """Fill in the scores of tiles whose positions are too far apart for one window, each filter by itself."""
+        for part in self._chunks(chosen, TILE**2 * self.reach**2 * self.keys.shape[1]):
+            before = self.rows_before[part].repeat_interleave(TILE * TILE)
+            windows = _window(self.keys, corner[part].flatten(0, 1), before, self.size, self.reach)
+            scores = torch.bmm(windows, self.weights[part].flatten(0, 1).unsqueeze(2))  # (n·T², (2R+2)², 1)
+            out[part] = interpolate(scores.view(*corner[part].shape[:2], -1), fraction[part], self.radius).to(out.dtype)
+
+    def _budget(self) -> int:
+        return BUDGET["cpu" if self.keys.device.type == "cpu" else "accelerator"]
+
+    def _chunks(self, chosen: Tensor, values: int) -> tuple[Tensor, ...]:
+        """Indices of the chosen tiles, some at a time, where each needs so many values."""
+        indices = chosen.nonzero().flatten()
+        return indices.split(max(1, self._budget() // values)) if len(indices) else ()
 
 
 def bounded(coordinates: Tensor, size: tuple[int, int], radius: int) -> tuple[Tensor, Tensor]:
@@ -85,10 +121,9 @@ def _tiles(x: Tensor) -> Tensor:
     return x.unflatten(3, (-1, TILE)).unflatten(2, (-1, TILE)).permute(0, 2, 4, 3, 5, 1).flatten(3, 4)
 
 
-def _chunks(chosen: Tensor, count: int) -> tuple[Tensor, ...]:
-    """Indices of the chosen tiles, some at a time."""
-    indices = chosen.nonzero().flatten()
-    return indices.split(max(1, count)) if len(indices) else ()
+def _slices(length: int, step: int) -> list[slice]:
+    step = max(1, step)
+    return [slice(start, start + step) for start in range(0, length, step)]
 
 
 def _window(keys: Tensor, first: Tensor, rows_before: Tensor, size: tuple[int, int], side: int) -> Tensor:
