@@ -1,6 +1,7 @@
 """Options and helpers that every test can use."""
 
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -22,6 +23,15 @@ def _reproducible() -> None:
     torch.backends.cudnn.allow_tf32 = False  # what is compared was computed in float32
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()  # it compiles a function eight times at most, those of other tests included
+
+
+@pytest.fixture
+def quick_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matching that aligns without shifted, rotated, tilted and zoomed starts: most of the time where nothing agrees."""
+    from gocor.matching import alignment, api
+
+    settings = alignment.AlignmentSettings(support_without_shifts=0, support_without_turns=0)
+    monkeypatch.setattr(api, "match_wide_baseline", partial(alignment.match_wide_baseline, alignment=settings))
 
 
 def results_of_flat_images(module: torch.nn.Module, value: float, size: tuple[int, int]) -> tuple[torch.Tensor, ...]:

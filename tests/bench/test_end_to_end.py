@@ -36,6 +36,7 @@ def test_time_is_divided_into_stages(tmp_path):
     assert found["pairs_per_second"] == pytest.approx(4 / speed.seconds)
 
 
+@pytest.mark.usefixtures("quick_alignment")
 def test_alignment_is_a_stage_of_its_own(tmp_path):
     pairs = make_pairs(tmp_path, 2, sizes=((64, 64),))
     job = Job(model="glunet-gocor-tiny", weights=None, batch=2, matching=MatchOptions(min_size=0, iters_local=1))

