@@ -60,7 +60,7 @@ def load_model(
     path = Path(shipped_file(name) if weights == "default" else weights) if trained and weights is not None else None
     state, metadata = ({}, {}) if path is None else read_state(path)
     network = create_model(name, variant_of(metadata) | flatten(options or {}))
-    if _is_vgg(network.pyramid):
+    if _is_vgg(network.pyramid) and metadata.get("vgg16") != "inside":
         load_vgg(network.pyramid, read_state(shipped_file(FEATURES))[0])
     if path is None:
         why = "start values were asked for" if weights is None else "no trained weights of it ship yet"
