@@ -29,7 +29,8 @@ FILE_WIDTH = 160  # columns of a table that is printed to a file or a pipe
 
 def bench(
     sections: Annotated[
-        list[str] | None, Argument(help="networks, modules, training, scaling, match; default: all but match.")
+        list[str] | None,
+        Argument(help="networks, recurrent, modules, training, scaling, match; default: all but match."),
     ] = None,
     *,
     device: Device = "auto",
@@ -50,12 +51,12 @@ def bench(
 ) -> None:
     """Measure time and memory of GOCor and of plain correlation.
 
-    Prints one table per section: networks, local layers, training steps, and growth with the image size. Writes a file
-    only with --json. Times are medians in milliseconds. The variants of a row take turns, so that their ratio is
-    reliable on a busy machine too. Memory is the peak of allocated memory on a GPU, and the growth of a separate
-    process on a CPU. The section match measures pairs per second from image files to result files, where the time
-    goes, and OpenCV DIS and SIFT with MAGSAC++ on the same pairs: rendered ones of 480×640 pixels, on a GPU 128 of
-    768×1024. The network is measured without and with pictures, after batches that warm up.
+    Prints tables for each section: networks, the recurrent network, local layers, training steps, and growth with the
+    image size. Writes a file only with --json. Times are medians in milliseconds. The variants of a row take turns, so
+    that their ratio is reliable on a busy machine too. Memory is the peak of allocated memory on a GPU, and the growth
+    of a separate process on a CPU. The section match measures pairs per second from image files to result files, where
+    the time goes, and OpenCV DIS and SIFT with MAGSAC++ on the same pairs: rendered ones of 480×640 pixels, on a GPU
+    128 of 768×1024. The network is measured without and with pictures, after batches that warm up.
 
     Example: gocor bench networks --quick
     """
