@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from gocor.data.datasets import PairDataset
 from gocor.evaluation import open_benchmark
 from gocor.evaluation.benchmarks import Benchmark
 from gocor.models.registry import create_model, sketch
+from gocor.models.weights import read_state
 from gocor.models.zoo import SHIPPED
 from gocor.modules import GlobalGOCor, LocalGOCor
 from gocor.modules.gocor import GOCor
@@ -21,7 +23,10 @@ from gocor.studies.data import synthetic_benchmark
 from gocor.studies.learnt import Learnt, learnt_values
 from gocor.studies.paper import paper_tables, to_markdown
 from gocor.studies.report import table_of
+from gocor.training import train
 from gocor.training.config import merge_options, typed_options
+from gocor.training.run import FINAL
+from gocor.training.sources import open_sources
 
 from ..cli.test_cli import runner
 from ..data.datasets.samples import write_sample
@@ -119,6 +124,20 @@ def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmar
     other = StudyRun(study, benchmarks, tmp_path, TRAINING | {"steps": 2}, (0,), "cpu")
     with pytest.raises(ValueError, match=r"was trained with other options \(steps\): give another folder"):
         run_study(other, quiet=True)
+
+
+def test_runs_of_one_seed_share_their_pairs(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(run_module, "open_sources", lambda *a: opened.append(a[0].seed) or open_sources(*a))
+    study = part("ablation-static", "I plain", "III global, L_r")
+    run = StudyRun(study, {}, tmp_path, {**TRAINING, "steps": 2}, seeds=(0, 1), device="cpu")
+    assert run_study(run, quiet=True)
+    assert opened == [0, 1]
+    last = study.variants[-1]
+    alone = replace(run.config(last, 1), output=str(tmp_path / "alone"))
+    train(alone, quiet=True)
+    shared, own = (read_state(folder / FINAL)[0] for folder in (run.run_folder(last, 1), tmp_path / "alone"))
+    assert all(torch.equal(value, own[name]) for name, value in shared.items())
 
 
 def test_scores_of_other_pairs_of_the_same_name_are_not_used_again(tmp_path):
