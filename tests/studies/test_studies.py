@@ -219,5 +219,5 @@ def test_the_papers_numbers_are_in_the_documentation():
     for table in tables.values():
         assert all(len(row) == len(table.columns) for row in table.rows.values())
     assert tables["ablation"].value("VI V and local, L_r", "kitti2015.fl") == 39.57
-    results = Path(__file__).parents[2] / "docs" / "results.md"
-    assert to_markdown() in results.read_text()
+    page = Path(__file__).parents[2] / "docs" / "paper.md"
+    assert to_markdown() in page.read_text(encoding="utf-8")
