@@ -16,13 +16,13 @@ TABLE_ROWS = (0, 1, 2, 3, 4, -1)  # plain correlation, GOCor after 0 to 3 iterat
 
 def demo(
     output: Output = Path("gocor-demo"),
-    seed: Annotated[int | None, Option(min=0, help="Render another façade than the default one.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Random seed of the façade.", show_default="a fixed façade")] = None,
 ) -> None:
     """Compare plain correlation with GOCor on a rendered façade.
 
-    Its windows look alike. Writes demo.png, which shows the scores of one window under both, and the two views,
-    reference.png and query.png. Prints how often the highest score is at the true match. Needs no data and no trained
-    weights.
+    All windows of the façade look alike, so plain correlation confuses them. Writes demo.png, which shows the scores of
+    one window with plain correlation and with GOCor, and the two views, reference.png and query.png. Prints how often
+    the highest score is at the true match. Needs no data and no trained weights.
 
     Example: gocor demo -o gocor-demo
     """
