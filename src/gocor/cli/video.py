@@ -84,7 +84,7 @@ def video(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the flow of a clip, follow points through it, or stabilise it.
+    """Draw the flow of a clip, follow its points, or stabilise it.
 
     Writes a video file or a folder of frames, with the number and times of frames of the clip. Colours have one scale
     for the whole clip. Audio is dropped. An interrupted command can be run again: it continues after the last finished
