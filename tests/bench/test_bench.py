@@ -160,7 +160,7 @@ def test_command_without_memory(run, tmp_path):
     ("arguments", "message"),
     [
         (["nothing"], "no section is named 'nothing'; there are networks, modules, training, scaling, match"),
-        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (["--quick", "--full"], "--quick and --full cannot be combined"),
         (["--json", "nowhere/bench.json"], "nowhere does not exist: create the folder first"),
         (["--device", "meta"], "device must be auto, cpu or cuda, got 'meta'"),
     ],

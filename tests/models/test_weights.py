@@ -17,10 +17,10 @@ def load_tiny(weights):
 
 def test_an_untrained_network_says_so():
     with pytest.warns(
-        UntrainedWarning, match=f"{TINY} is untrained .start values were asked for.: its output means noth"
+        UntrainedWarning, match=f"{TINY} is untrained .untrained weights were requested.: its output is mean"
     ):
         load_tiny(None)
-    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .no trained weights of it ship yet"):
+    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .gocor has no trained weights for it"):
         load_tiny("default")
 
 

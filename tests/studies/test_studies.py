@@ -192,7 +192,9 @@ def test_run_time_is_measured_without_training_on_all_pairs(tmp_path, benchmarks
 
 
 def test_weights_stand_for_one_run_alone(tmp_path, benchmarks):
-    with pytest.raises(ValueError, match="ablation trains 7 variants: weights cannot stand for all of them"):
+    with pytest.raises(
+        ValueError, match="ablation trains 7 variants: weights can replace the training of one variant only"
+    ):
         run_study(StudyRun(STUDIES["ablation"], benchmarks, tmp_path, TRAINING, weights="default"))
 
 

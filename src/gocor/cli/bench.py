@@ -166,7 +166,7 @@ def _check(sections: list[str] | None, json: Path | None, pairs: Path | None, *,
     if pairs is not None and MATCH not in chosen:
         raise InputError("--pairs is for the section match")
     if exclusive:
-        raise InputError("--quick and --full exclude each other")
+        raise InputError("--quick and --full cannot be combined")
     if json is not None:
         check_target(json)
     return chosen

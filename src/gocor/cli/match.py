@@ -184,7 +184,7 @@ def _place(device: str, devices: str | None, ray: str | None, workers: int | Non
     from ..pipeline.run import Place
 
     if devices is not None and (device != "auto" or ray is not None):
-        raise InputError("--devices excludes --device and --ray")
+        raise InputError("--devices cannot be combined with --device or --ray")
     if workers is not None and ray is None:
         raise InputError("--workers is the number of workers on a Ray cluster: it needs --ray")
     names = [device] if devices is None else [name.strip() for name in devices.split(",") if name.strip()]

@@ -128,7 +128,7 @@ def _match(work: "Reconstruction", pairs: Sequence["Pair"], device: str, *, over
 
     todo = work.unmatched(pairs, overwrite=overwrite)
     if len(todo) < len(pairs) and not quiet:
-        say(f"{len(pairs) - len(todo)} of {len(pairs)} pairs are matched already; --overwrite matches again")
+        say(f"{len(pairs) - len(todo)} of {len(pairs)} pairs are matched already; use --overwrite to match again")
     if not len(todo):
         return
     failed = 0

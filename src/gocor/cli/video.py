@@ -152,9 +152,9 @@ def _make(
     if quiet:
         return
     if made.max_flow is not None:
-        echo(f"full colours: {made.max_flow:.3g} pixels")
+        echo(f"full colour at a flow of {made.max_flow:.3g} pixels")
     if made.zoom is not None:
-        echo(f"steady frames show {100 * made.zoom:.0f} % of the sides")
+        echo(f"stabilised frames show {100 * made.zoom:.0f} % of the width and height")
     for file in made.files:
         echo(f"wrote {file}")
 
