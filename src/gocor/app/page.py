@@ -13,8 +13,8 @@ TITLE = "GOCor: why does this pixel match?"
 HEAD = (
     '<div class="gc-head"><h1>GOCor: why does this pixel match?</h1><p>A network matches every pixel of one image with '
     "another. <b>Plain correlation</b> compares two pixels at a time, so places that look alike score as high as the "
-    "true match. <b>GOCor</b> optimises a filter for each pixel, which scores high at its own pixel and low at places that "
-    "look alike. Click a pixel under <b>Why it matches</b> to compare.</p></div>"
+    "true match. <b>GOCor</b> optimises a filter for each pixel, which scores high at its own pixel and low at places "
+    "that look alike. Click a pixel under <b>Why it matches</b> to compare.</p></div>"
 )
 EMPTY = '<div class="gc-empty">The result appears here. Choose an example, or give two images and press Match.</div>'
 TABS = {
