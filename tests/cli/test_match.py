@@ -413,7 +413,7 @@ def test_one_pair_shows_its_stages(run, tmp_path, pair):
     assert stages[:4] == ["loading glunet-gocor-tiny", f"reading {pair[0]}", f"reading {pair[1]}", "aligning"]
     assert any(stage.startswith("matching") for stage in stages)
     assert stages[-1] == f"writing {tmp_path / 'out'}"
-    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query, grey both")
+    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query; grey: both agree")
 
 
 def test_a_live_line_on_a_terminal(run, tmp_path, pair, monkeypatch):

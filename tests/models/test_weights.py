@@ -146,7 +146,7 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(ValueError, match="VGG-16 features only"):
         gocor.models.convert(source, target, "glunet")
     save_model(create_model(TINY), source)
-    with pytest.raises(ValueError, match="a file of ours already"):
+    with pytest.raises(ValueError, match="already a file of gocor"):
         gocor.models.convert(source, target)
     torch.save({"a": torch.zeros(1)}, source)
     with pytest.raises(ValueError, match="belongs to none of our networks"):

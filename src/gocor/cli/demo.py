@@ -54,7 +54,7 @@ def print_measures(study: "Study") -> None:
 
     x, y = study.pixel
     table = Table(title=f"The window at ({x:.0f}, {y:.0f}), and all pixels that both views show", box=SIMPLE)
-    for header in ("scores of", "error of peak", "elsewhere/truth", "all: median", "all: right"):
+    for header in ("scores of", "peak error", "elsewhere/truth", "all: median", "all: right"):
         table.add_column(header, justify="left" if header == "scores of" else "right", no_wrap=True)
     for m in (study.measures[row] for row in TABLE_ROWS):
         table.add_row(m.name, f"{m.error:.0f} px", f"{m.ratio:.2f}", f"{m.median_ratio:.2f}", f"{m.hits:.1%}")
