@@ -54,14 +54,16 @@ def print_measures(study: "Study") -> None:
 
     x, y = study.pixel
     table = Table(title=f"The window at ({x:.0f}, {y:.0f}), and all pixels that both views show", box=SIMPLE)
-    for header in ("scores of", "peak error", "elsewhere/truth", "all: median", "all: right"):
+    for header in ("scores of", "error", "elsewhere/truth", "all: median", "all: right"):
         table.add_column(header, justify="left" if header == "scores of" else "right", no_wrap=True)
     for m in (study.measures[row] for row in TABLE_ROWS):
         table.add_row(m.name, f"{m.error:.0f} px", f"{m.ratio:.2f}", f"{m.median_ratio:.2f}", f"{m.hits:.1%}")
     Console().print(table)
+    echo("error: distance of the highest score from the true match.")
     echo(
         f"elsewhere/truth: highest score more than {PEAK_RADIUS * CELL:.0f} px from the true match, divided by the "
         "highest score nearer to it."
     )
+    echo("median: elsewhere/truth of all pixels, the median.")
     echo(f"right: share of pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match.")
     echo("The features are hand-made. GOCor has its initial parameters and no query objective.")
