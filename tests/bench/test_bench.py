@@ -172,7 +172,7 @@ def test_command_without_memory(run, tmp_path):
             ["nothing"],
             "no section is named 'nothing'; there are networks, recurrent, modules, training, scaling, match",
         ),
-        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (["--quick", "--full"], "--quick and --full cannot be combined"),
         (["--json", "nowhere/bench.json"], "nowhere does not exist: create the folder first"),
         (["--device", "meta"], "device must be auto, cpu or cuda, got 'meta'"),
     ],

@@ -192,7 +192,7 @@ def test_a_variant_is_trained_from_the_command_line_and_loads_again(run, photos,
     assert network.variant == {"width": 0.125, "local.radius": 2, "local.eta": 0.1, "local.iters": 1}
     code, _, err = run("train", "-o", tmp_path / "run", "--resume", "--steps", "2", "--set", "network.local.eta=0.2")
     assert (code, err.count("\n")) == (1, 1)
-    assert "other options of the network: they cannot change on a resume" in err
+    assert "other options of the network: they cannot change when it is resumed" in err
     code, _, err = run(*command, "--set", "network.local.etta=0.2")
     assert (code, err) == (
         1,

@@ -17,10 +17,10 @@ def load_tiny(weights):
 
 def test_an_untrained_network_says_so():
     with pytest.warns(
-        UntrainedWarning, match=f"{TINY} is untrained .start values were asked for.: its output means noth"
+        UntrainedWarning, match=f"{TINY} is untrained .untrained weights were requested.: its output is mean"
     ):
         load_tiny(None)
-    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .no trained weights of it ship yet"):
+    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .gocor has no trained weights for it"):
         load_tiny("default")
 
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(ValueError, match="VGG-16 features only"):
         gocor.models.convert(source, target, "glunet")
     save_model(create_model(TINY), source)
-    with pytest.raises(ValueError, match="a file of ours already"):
+    with pytest.raises(ValueError, match="already a file of gocor"):
         gocor.models.convert(source, target)
     torch.save({"a": torch.zeros(1)}, source)
     with pytest.raises(ValueError, match="belongs to none of our networks"):

@@ -40,13 +40,13 @@ def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Say which code runs, and show the traceback of every error.")
+        bool, typer.Option("--verbose", help="Log which code runs, and show the traceback of an error.")
     ] = False,
 ) -> None:
     """Dense image matching and optical flow with GOCor, globally optimised correspondence volumes.
 
     Start with `gocor match left.jpg right.jpg -o matches`, which matches two photos, or with `gocor demo`, which shows
-    what GOCor does. `gocor COMMAND --help` explains a command, `gocor doctor` checks the installation, and
+    what GOCor does. `gocor COMMAND --help` explains a command. `gocor doctor` checks the installation.
     `gocor --install-completion` lets your shell complete commands and options.
 
     Example: gocor --verbose match left.jpg right.jpg -o matches

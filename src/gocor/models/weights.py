@@ -63,8 +63,8 @@ def load_model(
     if _is_vgg(network.pyramid) and metadata.get("vgg16") != "inside":
         load_vgg(network.pyramid, read_state(shipped_file(FEATURES))[0])
     if path is None:
-        why = "start values were asked for" if weights is None else "no trained weights of it ship yet"
-        warnings.warn(f"{name} is untrained ({why}): its output means nothing", UntrainedWarning, stacklevel=2)
+        why = "untrained weights were requested" if weights is None else "gocor has no trained weights for it"
+        warnings.warn(f"{name} is untrained ({why}): its output is meaningless", UntrainedWarning, stacklevel=2)
     else:
         _fill(network, path, state, metadata)
     if dtype in (torch.float16, torch.bfloat16):
@@ -112,7 +112,9 @@ def _fill(
             if not isinstance(network.pyramid, VGGPyramid):
                 raise InputError("it holds VGG-16 features, which this network does not use")
             load_vgg(network.pyramid, state)
-            warnings.warn(f"{path} holds VGG-16 features only: the rest is untrained", UntrainedWarning, stacklevel=3)
+            warnings.warn(
+                f"{path} holds VGG-16 features only: all other parameters are untrained", UntrainedWarning, stacklevel=3
+            )
         else:
             load_published_state(network, state)
     except ValueError as error:
@@ -172,7 +174,7 @@ def identify(state: dict[str, Tensor]) -> str:
         except ValueError:
             continue
         return name
-    raise InputError("the checkpoint belongs to none of our networks")
+    raise InputError("the checkpoint fits none of the networks of gocor")
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
@@ -188,7 +190,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     """
     state, metadata = read_state(Path(source))
     if metadata.get("format") == FORMAT:
-        raise InputError(f"{source} is a file of ours already: it needs no conversion")
+        raise InputError(f"{source} is already a file of gocor: it needs no conversion")
     if "features.0.weight" in state:
         raise InputError(f"{source} holds VGG-16 features only: there is no network to convert")
     try:

@@ -32,7 +32,7 @@ def find_pairs(reference: Path, query: Path | None) -> Collection[Pair]:
         raise InputError(f"{reference} takes no QUERY: a .csv file lists both images of a pair")
     if query is None:
         if not is_list:
-            raise InputError(f"{reference} needs a QUERY")
+            raise InputError(f"{reference} needs a QUERY, an image or folder to match it with")
         return PairList(reference)
     for path in (reference, query):
         if not path.exists():
@@ -61,7 +61,9 @@ def _images(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in READABLE and not path.name.startswith(".") and path.is_file():
             if path.stem in images:
-                raise InputError(f"{images[path.stem]} and {path.name} have the same name, by which images are paired")
+                raise InputError(
+                    f"{images[path.stem]} and {path.name} have the same name, but images are paired by name"
+                )
             images[path.stem] = path
     if not images:
         raise InputError(f"{folder} holds no images")

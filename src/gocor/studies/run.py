@@ -148,7 +148,9 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     """
     trained = {run.run_folder(variant, 0): variant for variant in run.study.variants if variant.trained}
     if run.weights is not None and len(trained) != 1:
-        raise InputError(f"{run.study.name} trains {len(trained)} variants: weights cannot stand for all of them")
+        raise InputError(
+            f"{run.study.name} trains {len(trained)} variants: weights can replace the training of one variant only"
+        )
     seeds = run.seeds if trained and run.weights is None else run.seeds[:1]
     end = math.inf if stop_after is None else time.monotonic() + 60 * stop_after
     for seed in seeds if run.weights is None else ():

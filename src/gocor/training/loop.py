@@ -63,7 +63,9 @@ def _train(
         with signals.interruptible(enabled=group.world_size == 1):
             has_checkpoint = (folder / checkpoint.FILE).exists()
             if has_checkpoint and not resume:
-                raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
+                raise InputError(
+                    f"{folder} holds a run already: --resume continues it, another --output starts a new run"
+                )
             if config.batch % group.world_size:
                 raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
             step = build_step(config, group, resumed=has_checkpoint)
