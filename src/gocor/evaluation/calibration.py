@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair
 from ..models.outputs import RIGHT_WITHIN
+from ..ops.sampling import sample_flow
 from ..utils.arrays import Array, Mask
 from ..utils.errors import InputError
 from .estimates import Estimate
-from .metrics import Rounding, endpoint_errors, sample_flow
+from .metrics import Rounding, endpoint_errors
 
 BINS = 10  # of equal width, from 0 to 1
 KINDS = ("confidence", "visibility")

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
+from ..ops.sampling import sample_flow
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 
@@ -72,7 +73,7 @@ class Tracker:
         ids, places = self.points
         keep = _trusted(result, places)
         ids, places = ids[keep], places[keep]
-        moved = places + _sample(result.flow.numpy(), places)
+        moved = places + sample_flow(result.flow.permute(1, 2, 0).numpy(), places)
         limits = np.subtract(result.query.shape[1::-1], 1)
         inside = ((moved >= 0) & (moved <= limits)).all(1)
         self.points = Points(ids[inside], moved[inside])
@@ -122,18 +123,6 @@ def _distances(places: Array, taken: Array, size: tuple[int, int]) -> NDArray[np
     free[row, column] = 0
     x, y = np.rint(places).astype(int).T
     return np.asarray(cv2.distanceTransform(free, cv2.DIST_L2, 5)[y, x], np.float32)
-
-
-def _sample(flow: NDArray[np.float32], places: Array) -> Array:
-    """Flow `(2, H, W)` at places `(N, 2)` inside the image, by bilinear interpolation: `(N, 2)`."""
-    height, width = flow.shape[1:]
-    x, y = places.T
-    left, top = (np.floor(v).astype(int).clip(0, max(n - 2, 0)) for v, n in ((x, width), (y, height)))
-    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    a, b = x - left, y - top
-    upper = (1 - a) * flow[:, top, left] + a * flow[:, top, right]
-    lower = (1 - a) * flow[:, bottom, left] + a * flow[:, bottom, right]
-    return np.asarray(((1 - b) * upper + b * lower).T, np.float64)
 
 
 def _cells(places: Array, side: int, columns: int) -> NDArray[np.int64]:
