@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...matching.result import MatchResult
-from ...utils.errors import InputError
 from ..job import Job, Note, Saved
 from ..pairs import Pair
 
@@ -50,8 +49,3 @@ def open_store(output: str) -> Store:
     from .folder import FolderStore
 
     return FolderStore(output)
-
-
-def extra_is_missing(package: str, extra: str, what: str) -> InputError:
-    """The error about an optional package that is not installed."""
-    return InputError(f"{what} needs {package}, which is not installed: pip install 'gocor[{extra}]'")

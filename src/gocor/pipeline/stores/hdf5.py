@@ -19,11 +19,11 @@ from ..._version import __version__
 from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
+from ...utils.extras import import_extra
 from ...utils.files import PathLike, check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
 from ..job import Job, Note, Saved
 from ..pairs import Pair
-from .base import extra_is_missing
 from .journal import JournaledFile, recover
 
 DONE = "done"  # the attribute of a group with the entries of done.json
@@ -59,7 +59,7 @@ class Hdf5Store:
         return Hdf5Store, (self._shown,)
 
     def check(self, job: Job) -> None:  # noqa: D102
-        _h5py(self._shown)
+        self._h5py()
         if tuple(job.formats) not in FORMATS:
             got = ",".join(job.formats)
             raise InputError(f"an HDF5 file holds the flow as an array: formats must be flo or none, got {got}")
@@ -108,6 +108,9 @@ class Hdf5Store:
             self._file = self._journal = None
             self._held.close()
 
+    def _h5py(self) -> Any:
+        return import_extra("h5py", "hdf5", f"the file {self._shown}")
+
     def _opened(self) -> Any:
         with self._opening:
             if self._file is None:
@@ -120,7 +123,7 @@ class Hdf5Store:
 
     def _open(self) -> Any:
         """Open the file, which is locked, after the changes of an interrupted command were completed or taken back."""
-        h5py = _h5py(self._shown)
+        h5py = self._h5py()
         remove_leftovers(self._path.parent)
         if not self._path.exists():
             content = io.BytesIO()  # h5py's own errors about a full disk are no OSError
@@ -142,11 +145,3 @@ def _committed_size(path: Path) -> int | None:
     if block[:8] != b"\x89HDF\r\n\x1a\n" or block[8] != 2:
         return None
     return int.from_bytes(block[END_OF_FILE], "little")
-
-
-def _h5py(shown: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise extra_is_missing("h5py", "hdf5", f"the file {shown}") from None
-    return h5py

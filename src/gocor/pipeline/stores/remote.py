@@ -8,9 +8,9 @@ from typing import Any
 from ...matching.files import DONE, check_formats, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
+from ...utils.extras import import_extra
 from ..job import Job, Note, Saved
 from ..pairs import Pair
-from .base import extra_is_missing
 from .folder import saved, write_result
 
 
@@ -65,12 +65,9 @@ class RemoteStore:
 
 def _connect(root: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
+    fsspec = import_extra("fsspec", "ray", f"a store such as {root}")
     try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise extra_is_missing("fsspec", "ray", f"a store such as {root}") from None
-    try:
-        files, path = url_to_fs(root)
+        files, path = fsspec.core.url_to_fs(root)
     except (ValueError, ImportError) as error:  # an unknown protocol, or one whose package is not installed
         raise InputError(f"cannot write to {root}: {error}") from None
     return files, path
