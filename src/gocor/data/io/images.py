@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,11 @@ TIFF_SIGNATURES = (b"II*\0", b"MM\0*")
 
 _log_lock = threading.Lock()
 _log_state = {"users": 0, "level": 0}
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """The image files among paths, by suffix, in their order; hidden files are left out."""
+    return [p for p in paths if p.suffix.lower() in READABLE and not p.name.startswith(".") and p.is_file()]
 
 
 def read_image(path: PathLike) -> Picture:
