@@ -1,7 +1,6 @@
-"""Feature pyramids: VGG-16 (frozen) and PWC-Net's own."""
+"""Feature pyramids: VGG-16, and pyramids that networks learn."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -92,22 +91,19 @@ class VGGPyramid(nn.Module):
         return F.max_pool2d(x, 2, ceil_mode=self.ceil_mode)
 
 
-class PWCPyramid(nn.Module):
-    """PWC-Net's learnt pyramid: six levels of three convolutions, the first of each with stride 2.
+class LearntPyramid(nn.Module):
+    """A learnt pyramid: each level continues from the one before.
 
     Args:
-        channels: numbers of channels of levels 1 to 6.
+        levels: fine to coarse.
     """
 
-    def __init__(self, channels: tuple[int, ...]) -> None:
+    def __init__(self, levels: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.levels = nn.ModuleList(
-            nn.Sequential(_leaky(before, after, 2), _leaky(after, after, 1), _leaky(after, after, 1))
-            for before, after in pairwise((3, *channels))
-        )
+        self.levels = nn.ModuleList(levels)
 
     def forward(self, image: Tensor) -> list[Tensor]:
-        """`(B, 3, H, W)` → maps of levels 1 to 6, at 1/2 to 1/64 of the resolution."""
+        """`(B, 3, H, W)` → the feature map of each level, fine to coarse."""
         features = []
         for level in self.levels:
             image = level(image)
@@ -135,10 +131,6 @@ def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
             weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
             x = torch.cudnn_convolution_relu(x, weight, bias, layer.stride, (1, 1), layer.dilation, layer.groups)
     return x
-
-
-def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, padding=1), nn.LeakyReLU(0.1))
 
 
 def normalize_for_vgg(image: Tensor) -> Tensor:

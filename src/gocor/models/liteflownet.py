@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..ops.warp import warp
 from ..utils.errors import InputError
-from .backbones import normalize_for_vgg
+from .backbones import LearntPyramid, normalize_for_vgg
 from .decoders import Upsampler, conv_block, initialize, without_autocast
 from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
@@ -124,28 +124,19 @@ class LiteFlowNet(MatchingNetwork):
         return found if flow is None else flow + found
 
 
-class FeaturePyramid(nn.Module):
-    """NetC: features of six levels, the first at full resolution.
+class FeaturePyramid(LearntPyramid):
+    """NetC: features of six levels, at 1 to 1/32 of the resolution.
 
     Args:
         channels: numbers of channels of levels 1 to 6.
     """
 
     def __init__(self, channels: Sequence[int]) -> None:
-        super().__init__()
         levels = [nn.Sequential(nn.Conv2d(3, channels[0], 7, padding=3), nn.LeakyReLU(0.1))]
         for (before, after), extra in zip(pairwise(channels), EXTRA[1:], strict=True):
-            first = nn.Sequential(nn.Conv2d(before, after, 3, stride=2, padding=1), nn.LeakyReLU(0.1))
+            first = conv_block(before, after, norm=False, stride=2)
             levels.append(nn.Sequential(first, *(conv_block(after, after, norm=False) for _ in range(extra))))
-        self.levels = nn.ModuleList(levels)
-
-    def forward(self, image: Tensor) -> list[Tensor]:
-        """`(B, 3, H, W)` → maps of levels 1 to 6, at 1 to 1/32 of the resolution."""
-        features = []
-        for level in self.levels:
-            image = level(image)
-            features.append(image)
-        return features
+        super().__init__(levels)
 
 
 class FlowHead(nn.Module):
