@@ -71,6 +71,7 @@ def translate_name(key: str, rules: Sequence[Rule]) -> str | None:
     return None
 
 
-def _list(what: str, keys: list[str], most: int = 4) -> str:
-    shown = ", ".join(keys[:most]) + (", …" if len(keys) > most else "")
+def _list(what: str, keys: list[str]) -> str:
+    """The number of keys and the first four of them, for an error."""
+    shown = ", ".join(keys[:4]) + (", …" if len(keys) > 4 else "")
     return f"{len(keys)} {what}" + (f" ({shown})" if keys else "")

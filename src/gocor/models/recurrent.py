@@ -293,4 +293,4 @@ class RecurrentNet(MatchingNetwork):
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
             flow = expected_flow(share, (other.shape[2], other.shape[3]))
             scale = reference.shape[2] / small.shape[2]
-            return scale * F.interpolate(flow, reference.shape[2:], mode="bilinear", align_corners=False)
+            return scale * upsample(flow, reference.shape[2:])

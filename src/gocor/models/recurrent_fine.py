@@ -8,6 +8,7 @@ from ..ops import pool_pyramid
 from ..ops.correlation.lookups import repeated_lookup
 from .recurrent_blocks import ConvexUpsampler, ResidualBlock, UpdateBlock, lookup_operand, unit_norm
 from .recurrent_updates import iterate
+from .resizing import upsample
 
 STRIDE = 4  # pixels of the image per pixel of the features
 RADIUS, SCALES = 3, 2  # of the lookups: the coarse flow is right to a few pixels, or this stage cannot mend it
@@ -86,15 +87,15 @@ class FineStage(nn.Module):
         """
         size = reference.shape[2], reference.shape[3]
         own, context = context.split([self.channels, self.channels], 1)
-        carried = F.interpolate(self.carry(state), size, mode="bilinear", align_corners=False)
+        carried = upsample(self.carry(state), size)
         hidden, update = (own + carried).tanh(), self.update.given(context.relu())
         filters = reference if self.filters is None else self.filters.filters(reference, iters)
         look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(query), SCALES), RADIUS)
-        flow = F.interpolate(flow, size, mode="bilinear", align_corners=False) / STRIDE
+        flow = upsample(flow, size) / STRIDE
         return iterate(update, look_up, hidden, flow, updates)
 
     def confidence(self, hidden: Tensor, coarse: Tensor) -> Tensor:
         """Logits `(B, 2, H, W)` from the state at 1/4 and those of the state at 1/8, `(B, 2, H/8, W/8)`."""
         logits = self.confidence_head(hidden).float()
-        logits = logits + F.interpolate(coarse, logits.shape[2:], mode="bilinear", align_corners=False)
+        logits = logits + upsample(coarse, logits.shape[2:])
         return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)

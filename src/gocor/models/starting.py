@@ -91,7 +91,7 @@ def _from_published(network: MatchingNetwork, state: dict[str, Tensor]) -> Start
     rules = network.published_rules
     others = {translate_name(key, rules) or key: state[key] for key in unexpected}  # of the base's correlation layers
     counters = {key: value for key, value in network.state_dict().items() if key.endswith(COUNTER)}
-    start = _take(network, counters | others | translated, _sources(network.name)[0])
+    start = _take(network, counters | others | translated, network.name)
     if not start.new:
         network.use_published_rules()
         return start
