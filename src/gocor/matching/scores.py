@@ -14,6 +14,7 @@ from ..models.network import MatchingNetwork
 from ..models.stages import Stage
 from ..modules import GlobalGOCor, LocalGOCor
 from ..utils.arrays import Array
+from .api import working_size
 from .images import to_batch
 from .options import MatchOptions
 from .result import MatchResult
@@ -161,15 +162,12 @@ def layer_scores(network: MatchingNetwork, result: MatchResult, options: MatchOp
         result: of the pair.
         options: that it was matched with.
     """
-    bounds = options.resolve(network)
-    size = result.reference.shape[0], result.reference.shape[1]
-    working = network.working_size(*size, min_size=bounds.min_size or 0, max_size=bounds.max_size)
+    size, query_size = ((picture.shape[0], picture.shape[1]) for picture in (result.reference, result.query))
     images = to_batch([result.reference], network), to_batch([result.query], network)
     found = []
-    for stage in network.stages(*network.prepare(*images, working)):
+    for stage in network.stages(*network.prepare(*images, working_size(network, *size, options))):
         iters = options.iters_global if stage.name == "global" else options.iters_local
         titles, filters = _filters(stage, iters)
-        query_size = result.query.shape[0], result.query.shape[1]
         reach = getattr(stage.layer, "radius", None)
         found.append(LayerScores(stage.name, titles, filters, stage.query[0].float().cpu(), size, query_size, reach))
     return found

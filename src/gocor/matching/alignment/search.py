@@ -20,7 +20,6 @@ from .warping import visible_mask, warp_perspective
 
 FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
 
-
 SUPPORT = attrgetter("support")
 
 
@@ -55,7 +54,7 @@ class AlignmentSearch:
 
         Shifted, rotated, and then tilted and zoomed queries are tried, as long as the support stays low.
         """
-        found = [[view] for view in self.refine(self.unaligned)]
+        found = [[view] for view in refine(self.matcher, self.unaligned)]
         self._try_shifts(found)
         self._try_turns(found)
         self._try_distant(found)
@@ -66,17 +65,17 @@ class AlignmentSearch:
         settings, matcher = self.settings, self.matcher
         weak = _weak(found, settings.support_without_shifts)
         starts = [(pair, matcher.shift(x, y)) for pair in weak for x, y in settings.shifts]
-        shifted = self.refine(matcher.match(starts), rounds=1)
+        shifted = refine(self.matcher, matcher.match(starts), rounds=1)
         rivals = [v for v in shifted if v.support >= settings.rival_support * found[v.pair][0].support]
-        for view in self.refine(rivals):
+        for view in refine(self.matcher, rivals):
             found[view.pair].append(view)
 
     def _try_turns(self, found: list[list[View]]) -> None:
         """Add the best alignment of rotated queries."""
         weak = _weak(found, self.settings.support_without_turns)
         starts = [(pair, self.matcher.rotation(degrees)) for pair in weak for degrees in self.settings.turns]
-        turned = self.refine(self.matcher.match(starts), rounds=1)
-        for view in self.refine(_strongest(turned, weak, 1)):
+        turned = refine(self.matcher, self.matcher.match(starts), rounds=1)
+        for view in refine(self.matcher, _strongest(turned, weak, 1)):
             found[view.pair].append(view)
 
     def _try_distant(self, found: list[list[View]]) -> None:
@@ -89,7 +88,7 @@ class AlignmentSearch:
             return
         starts = [*matcher.tilted(), *matcher.enlarged()]
         views = matcher.match([(pair, start) for pair in weak for start in starts])
-        for view in self.refine(_strongest(views, weak, self.settings.distant_starts)):
+        for view in refine(self.matcher, _strongest(views, weak, self.settings.distant_starts)):
             found[view.pair].append(view)
         # A query that shows a small part of the reference is found from the other side, where it has more support.
         other = CoarseMatcher(matcher.network, matcher.query[weak], matcher.reference[weak], self.settings)
@@ -111,7 +110,7 @@ class AlignmentSearch:
             View(np.eye(3), starts, ends[i], errors[i, :, 0], self.unaligned[pair].support, pair)
             for i, pair in enumerate(pairs)
         ]
-        for view in self.refine(views):
+        for view in refine(self.matcher, views):
             self.best[view.pair] = self.choose([self.best[view.pair], view])
 
     def homography(self, pair: int) -> Matrix | None:
@@ -122,10 +121,6 @@ class AlignmentSearch:
         if not _moves_corners(best.matrix, side, settings):
             return None
         return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
-
-    def refine(self, views: Sequence[View], rounds: int | None = None) -> list[View]:
-        """See `refine`."""
-        return refine(self.matcher, views, rounds)
 
     def choose(self, views: Sequence[View]) -> View:
         """The view with the highest support; among rivals, the one whose fine detail agrees best."""
