@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..data.datasets import homography_flow
 from ..matching.api import match_tensors
@@ -86,7 +87,7 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
     def matcher(reference: Picture, query: Picture) -> FlowField:
         first, second = (to_batch([picture], network) for picture in (reference, query))
         flow = match_tensors(network, first, second, chosen, backward=False, flips=flips).forward
-        return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
+        return as_field(flow)
 
     return matcher
 
@@ -94,6 +95,11 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
 def match_options(options: Mapping[str, Any]) -> MatchOptions:
     """Options of matching in an evaluation: those of `gocor.match`, but for alignment, which is off by default."""
     return MatchOptions(**{"align": False, **options})
+
+
+def as_field(flow: Tensor) -> FlowField:
+    """Flow `(1, 2, H, W)` → `(H, W, 2)` float32."""
+    return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
 
 
 def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: Picture) -> FlowField:
@@ -107,7 +113,7 @@ def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: P
     flow = method(first, cv2.resize(second, size[::-1], interpolation=cv2.INTER_AREA))
     flow = torch.from_numpy(np.asarray(flow, np.float32)).permute(2, 0, 1)[None]
     back = resize_flow(flow, size, query_size=size, new_query_size=query_size)
-    return np.ascontiguousarray(back[0].permute(1, 2, 0).numpy())
+    return as_field(back)
 
 
 def _opencv() -> Any:
