@@ -10,14 +10,15 @@ from typing import Any
 
 from ..data.io import write_image
 from ..data.synthetic.batch import PairBatch
-from ..utils.files import remove_leftovers
+from ..models.cards import model_card
+from ..utils.files import remove_leftovers, write_bytes_atomically
 from ..utils.precision import cudnn_benchmark
 from . import checkpoint
 from .checkpoint import Progress, save_checkpoint
 from .clock import Clock
 from .config import TrainConfig, read_commands
 from .distributed import Group
-from .export import export, run_facts, write_card
+from .export import export, run_facts
 from .graph import record
 from .logs import NO_TENSORBOARD, RunLog, slow_cpu_hint
 from .schedule import ema_weight, fraction_done, learning_rate
@@ -218,7 +219,7 @@ class Run:
         folder, facts = Path(self.config.output), self._facts(metrics)
         if best:
             row = export(self.step.average, folder / BEST, facts)
-            write_card(folder / "card.md", row, BEST, facts)
+            write_bytes_atomically(folder / "card.md", model_card(row, file=BEST, options=facts["recipe"]).encode())
         if last:
             export(self.step.average, folder / FINAL, facts)
 
