@@ -49,10 +49,8 @@ class Work:
 
     def build(self, device: torch.device) -> Callable[[], object]:
         """Create the network or layer and its inputs on a device. The function that is returned does the work once."""
-        generator = torch.Generator().manual_seed(0)
-        return {"network": self._network, "layer": self._layer, "training": self._training}[self.kind](
-            device, generator
-        )
+        build = {"network": self._network, "layer": self._layer, "training": self._training}[self.kind]
+        return build(device, torch.Generator().manual_seed(0))
 
     def _load(self, device: torch.device) -> MatchingNetwork:
         with warnings.catch_warnings():
@@ -73,9 +71,7 @@ class Work:
 
         def forward() -> Tensor:
             with torch.inference_mode():
-                return network(
-                    reference, query, **self._iters(), min_size=0
-                )  # at the size of the images, without enlarging them
+                return network(reference, query, **self._iters(), min_size=0)  # images are not enlarged
 
         return forward
 
