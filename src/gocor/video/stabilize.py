@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
-from ..ops.homography import project
+from ..ops.homography import Matrix, project
 from ..utils.arrays import Array, Picture
 from ..utils.checks import check_choice, check_count
 
@@ -20,8 +19,6 @@ MAX_ERROR = 2.0  # pixels of an inlier's error
 MIN_INLIERS, MIN_SHARE = 12, 0.25  # A motion with fewer inliers, or a smaller share of them, is unknown.
 MIN_ZOOM = 0.6  # Cropping keeps at least this share of the sides.
 REACH = 3  # standard deviations of the smoothing, beyond which frames do not count
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
