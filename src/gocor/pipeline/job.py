@@ -1,6 +1,6 @@
 """What to match and how, as plain data that can be sent to another process."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,6 +63,11 @@ class Job:
     def note(self, pair: Pair) -> Note:
         """What the result of a pair depends on, with the present state of its files."""
         return {**self._of_all_pairs, "reference": file_stamp(pair.reference), "query": file_stamp(pair.query)}
+
+
+def is_up_to_date(done: Mapping[str, Any], note: Note) -> bool:
+    """Whether the entries of a `done.json` are those of a complete result with this note."""
+    return bool(done) and all(done.get(key) == value for key, value in note.items())
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from ...matching.files import check_formats, read_done, save_result
 from ...matching.result import MatchResult
 from ...utils.files import PathLike, check_folder, remove_leftovers
-from ..job import Job, Note, Saved
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
 
 
@@ -32,12 +32,8 @@ class FolderStore:
         check_folder(folder)
         remove_leftovers(folder)
         done = read_done(folder)
-        files = done.get("files")
-        return (
-            isinstance(files, list)
-            and all(done.get(key) == value for key, value in note.items())
-            and all((folder / str(name)).is_file() for name in files)
-        )
+        files = done.get("files") if is_up_to_date(done, note) else None
+        return isinstance(files, list) and all((folder / str(name)).is_file() for name in files)
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         files = write_result(result, self._base / pair.name, job, note)

@@ -22,7 +22,7 @@ from ...utils.errors import InputError
 from ...utils.extras import import_extra
 from ...utils.files import PathLike, check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
-from ..job import Job, Note, Saved
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
 from .journal import JournaledFile, recover
 
@@ -77,7 +77,7 @@ class Hdf5Store:
             return False
         group = self._opened().get(pair.name or ONLY)
         done = {} if group is None else parse_done(group.attrs.get(DONE, "{}"))
-        return bool(done) and all(done.get(key) == value for key, value in note.items())
+        return is_up_to_date(done, note)
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Entry:  # noqa: D102
         matches = result.matches(job.max_points, job.min_confidence)

@@ -9,7 +9,7 @@ from ...matching.files import DONE, check_formats, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
 from ...utils.extras import import_extra
-from ..job import Job, Note, Saved
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
 from .folder import saved, write_result
 
@@ -40,10 +40,9 @@ class RemoteStore:
     def is_finished(self, pair: Pair, note: Note) -> bool:
         """`done.json` is uploaded last and removed first, so that the files that it lists are not asked for."""
         try:
-            done = parse_done(self._files.cat_file(f"{self._path(pair)}/{DONE}"))
+            return is_up_to_date(parse_done(self._files.cat_file(f"{self._path(pair)}/{DONE}")), note)
         except FileNotFoundError:
             return False
-        return bool(done) and all(done.get(key) == value for key, value in note.items())
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         target = self._path(pair)
