@@ -21,6 +21,7 @@ from ..pipeline.pairs import Pair
 from ..pipeline.stores.folder import FolderStore
 from ..pipeline.worker import Match, Worker, load_network, network_match
 from ..utils.arrays import Picture
+from ..viz.drawing import picture_of
 from .busy import measure_busy
 from .report import digits
 
@@ -144,7 +145,7 @@ def render_pairs(
         paths = []
         for name, images in (("a", batch.reference), ("b", batch.query)):
             paths.append(folder / f"{number:03}{name}.jpg")
-            write_image(paths[-1], images[0].permute(1, 2, 0).round().clamp(0, 255).byte().cpu().numpy())
+            write_image(paths[-1], picture_of(images[0]))
         found.append(Pair(paths[0], paths[1], f"{number:03}"))
     return found
 

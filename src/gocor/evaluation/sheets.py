@@ -15,6 +15,7 @@ from ..utils.arrays import FlowField, Picture
 from ..utils.errors import InputError
 from ..utils.files import PathLike, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
+from ..viz.drawing import picture_of
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
 from .confidences import Confidences, confidences
@@ -208,8 +209,7 @@ def _warped(pair: Pair, flow: FlowField) -> Picture:
     query = torch.from_numpy(pair.query).permute(2, 0, 1)[None].float()
     field = torch.from_numpy(np.ascontiguousarray(flow.transpose(2, 0, 1)))[None]
     seen = inside_mask(field, pair.query.shape[:2])[0, 0].numpy()
-    picture = warp(query, field)[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-    return np.where(seen[..., None], picture, np.uint8(255))
+    return np.where(seen[..., None], picture_of(warp(query, field)[0]), np.uint8(255))
 
 
 def _show(panel: Any, picture: Picture, title: str) -> None:

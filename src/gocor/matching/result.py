@@ -14,6 +14,7 @@ from ..ops.warp import inside_mask, warp
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 from ..utils.errors import InputError
+from ..viz.drawing import picture_of
 from .pose import Pose, check_camera, estimate_pose
 
 MIN_POINTS = {"homography": 4, "fundamental": 8, "pose": 6}  # Fewest matches that each estimate takes.
@@ -74,7 +75,7 @@ class MatchResult:
     def warp(self) -> Picture:
         """The query warped to the reference, RGB `(H, W, 3)`, black where the match is outside the query."""
         query = torch.from_numpy(self.query).permute(2, 0, 1)[None].float()
-        return warp(query, self.flow[None])[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+        return picture_of(warp(query, self.flow[None])[0])
 
     def homography(
         self, threshold: float = 3.0, max_points: int = 5000, min_confidence: float = 0.5

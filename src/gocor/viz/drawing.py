@@ -147,6 +147,11 @@ def draw_confidence(confidence: Tensor | NDArray[Any], *, max_side: int = MAX_SI
     return picture
 
 
+def picture_of(image: Tensor) -> Picture:
+    """An image `(3, H, W)` in [0, 255] on any device → RGB `(H, W, 3)` uint8, rounded."""
+    return image.round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
+
+
 def _check_picture(name: str, picture: Picture) -> None:
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
         raise InputError(f"{name} must be RGB (H, W, 3) uint8, got {picture.dtype} {picture.shape}")
