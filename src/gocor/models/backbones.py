@@ -47,7 +47,7 @@ class VGGPyramid(nn.Module):
         return [pooled for _, pooled in self._features(image, levels)]
 
     def before_pooling(self, image: Tensor, levels: Sequence[int]) -> list[Tensor]:
-        """The same before their max-pool: level 2 at 1/2 of the resolution, 3 at 1/4, 4 at 1/8."""
+        """Feature maps of the requested levels before their max-pool: level 2 at 1/2 of the resolution, 3 at 1/4, …."""
         return [features for features, _ in self._features(image, levels)]
 
     def _features(self, image: Tensor, levels: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
@@ -71,17 +71,18 @@ class VGGPyramid(nn.Module):
     def _first_pooled(self, image: Tensor) -> Tensor:
         """Features of level 1 after its max-pool, computed for a strip of one image at a time.
 
-        At full resolution the activations of whole images do not fit into a CPU's cache: they would take more time to
-        move through memory than to compute.
+        At full resolution the activations of a whole image do not fit into a CPU's cache. Moving them through memory
+        would take longer than computing them.
         """
         height = image.shape[2]
-        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)  # a last odd row has no strip
+        # Without ceil_mode, the max-pool drops an odd last row.
+        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)
         return torch.cat([torch.cat([self._pooled_strip(x, top) for top in strips], 2) for x in image.split(1)])
 
     def _pooled_strip(self, image: Tensor, top: int) -> Tensor:
-        """The rows of `_first_pooled` of one image that belong to the strip from a row on."""
+        """The rows of `_first_pooled` that belong to one strip of one image, which begins at row `top`."""
         bottom = min(top + STRIP, image.shape[2])
-        first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two convolutions see two rows further
+        first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two 3×3 convolutions reach two rows further
         x = self.level_0(image[:, :, first:last])
         if first > 0:  # the first row saw padding in place of the row before it
             x, first = x[:, :, 1:], first + 1

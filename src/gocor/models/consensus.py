@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def mutual_matching(volume: Tensor) -> Tensor:
-    """Weight scores by their ratios to the highest in their row and column: `c · c/max_q c · c/max_r c`.
+    """Weight each score by its ratios to the highest score of its row and of its column: `c · c/max_q c · c/max_r c`.
 
     Args:
         volume: `(B, Hq·Wq, Hr, Wr)`.
@@ -22,7 +22,7 @@ def mutual_matching(volume: Tensor) -> Tensor:
 
 
 class Conv4d(nn.Module):
-    """4-D convolution, 3×3×3×3 with zero padding and bias: a sum of 3-D convolutions over the first dimension's offsets."""
+    """4-D convolution, 3×3×3×3 with zero padding and bias, as a sum of 3-D convolutions over the first dimension."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -138,7 +138,7 @@ class GLUNet(MatchingNetwork):
         ]
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images one of which may be mirrored, as objects of one class often are (TSS).
+        """Flow between images of which one may be mirrored, as with objects of one class (TSS).
 
         A sample is matched mirrored if the coarsest level prefers that in both directions: with GOCor by the larger
         sum of highest scores, with plain correlation by the smaller horizontal motion.
@@ -206,9 +206,9 @@ class GLUNet(MatchingNetwork):
         return flow4, residual + up_flow + self.context3(features)
 
     def _extra_levels(self, height: int, width: int) -> int:
-        """How often the ratio of the working size to 256 must be halved, rounded, to come to the largest one allowed.
+        """Number of extra levels: how often the working size is halved, rounded, to reach the largest ratio to 256.
 
-        It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
+        It is counted by comparisons, because an exported graph can state them as bounds of its sizes; `log2` it cannot.
         """
         longer = torch.sym_max(height, width) if self.fixed_side is None else self.fixed_side
         side = width if self.published else longer

@@ -11,16 +11,16 @@ from .recurrent_updates import iterate
 from .resizing import upsample
 
 STRIDE = 4  # pixels of the image per pixel of the features
-RADIUS, SCALES = 3, 2  # of the lookups: the coarse flow is right to a few pixels, or this stage cannot mend it
+RADIUS, SCALES = 3, 2  # of the lookups; this stage only corrects errors of a few pixels
 
 
 class FineHead(nn.Module):
     """Features of VGG-16 at 1/2 and 1/4, before pooling → features at 1/4.
 
     Args:
-        inputs: channels of the two.
+        inputs: channels of the two inputs.
         outputs: channels of the result.
-        inner: channels in between.
+        inner: channels of the hidden layers.
     """
 
     def __init__(self, inputs: tuple[int, ...], outputs: int, inner: int) -> None:
@@ -36,7 +36,7 @@ class FineHead(nn.Module):
 
 
 class FineStage(nn.Module):
-    """Updates at 1/4 of the resolution, which start from the flow and the state that were found at 1/8.
+    """Updates at 1/4 of the resolution, which start from the flow and the state at 1/8.
 
     Args:
         filters: layer that optimises the reference features into filters; `None` looks the features up themselves.
@@ -48,14 +48,14 @@ class FineStage(nn.Module):
     def __init__(self, filters: LocalGOCor | None, inputs: tuple[int, ...], coarse: int, channels: int) -> None:
         super().__init__()
         self.channels, self.filters = channels, filters
-        inner = 8 * (3 * channels // 16)  # half as many again, in the groups of the normalisation
+        inner = 8 * (3 * channels // 16)  # 1.5 times as many, in multiples of the normalisation's 8 groups
         self.matching_head = FineHead(inputs, channels, inner)
         self.context_head = FineHead(inputs, 2 * channels, inner)
         self.carry = nn.Conv2d(coarse, channels, 1)
         self.update = UpdateBlock(SCALES * (2 * RADIUS + 1) ** 2, channels)
         self.upsampler = ConvexUpsampler(channels, STRIDE)
         last = nn.Conv2d(channels, 2, 3, padding=1)
-        # The stage starts with the coarse flow and the coarse confidence. Random changes would move the flow by pixels.
+        # At first, the stage keeps the coarse flow and confidence. Random changes would move the flow by pixels.
         for parameter in (*last.parameters(), *self.update.change[-1].parameters()):
             nn.init.zeros_(parameter)
         self.confidence_head = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), last)
@@ -82,7 +82,7 @@ class FineStage(nn.Module):
             context: of the reference, `(B, 2·channels, H/4, W/4)`.
             state: at 1/8, `(B, coarse, H/8, W/8)`.
             flow: `(B, 2, H, W)`, in pixels of the image.
-            updates: how many to make.
+            updates: number of updates.
             iters: iterations of the filters, in place of the layer's own.
         """
         size = reference.shape[2], reference.shape[3]

@@ -30,7 +30,7 @@ class ModelEntry:
         name: see `register`.
         description: see `register`.
         build: returns the network, given its layers.
-        base: name of the network that differs in its correlation layers alone, whose weights this one may start from.
+        base: name of the network that only differs in its correlation layers. Training may start from its weights.
     """
 
     name: str
@@ -57,7 +57,7 @@ def register(name: str, description: str, *, base: str | None = None) -> Callabl
     Args:
         name: unique name of the network. Names that end in `-tiny` are for tests and are not listed.
         description: one line for `gocor models`.
-        base: name of the network that differs in its correlation layers alone. Training may start from its weights.
+        base: name of the network that only differs in its correlation layers. Training may start from its weights.
     """
 
     def enter(build: Builder) -> Builder:
@@ -101,7 +101,7 @@ def create_model(name: str, options: Mapping[str, Any] | None = None) -> Matchin
 
 
 def sketch(name: str, options: Mapping[str, Any] | None = None) -> MatchingNetwork:
-    """A network whose parameters have no storage, to read its facts."""
+    """A network on the meta device: its parameters have no storage, but its facts can be read."""
     with torch.device("meta"):
         return create_model(name, options)
 

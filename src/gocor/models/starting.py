@@ -1,4 +1,4 @@
-"""Start values of a training run from other weights: of the same network, or of the same one without GOCor."""
+"""Start values of a training run from other weights: those of the same network, or of the same one without GOCor."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ COUNTER = "num_batches_tracked"  # of batch normalisation, which published check
 
 @dataclass(frozen=True)
 class Start:
-    """What a network took from a checkpoint.
+    """Which tensors a network took from a checkpoint.
 
     Attributes:
         source: name of the network that the checkpoint belongs to.
