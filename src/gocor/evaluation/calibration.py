@@ -1,6 +1,6 @@
-"""Calibration: whether a share of c is right of the matches with a confidence of c.
+"""Calibration: whether a share c of the matches with confidence c is right.
 
-A pair is reduced to sums over the points of each bin of confidence. Every pair counts alike, whatever its points.
+A pair is reduced to sums over the points of each bin of confidence. Every pair has the same weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,11 +58,12 @@ def calibration_row(pair: Pair, found: Estimate, *, rounding: Rounding = "none")
 
 
 def compare(probability: Array, truth: Mask, error: Array | None = None) -> Figures:
-    """Compare the probabilities `(N,)` of points with what is true of them.
+    """Compare the predicted probabilities `(N,)` of points with the truth.
 
     Returns:
-        `bins`: for each bin of probability the number of points `n`, the sum of their probabilities `predicted` and the
-        number of those that it is true of, `true`. `auc`: see `roc_auc`. `ause`: see `ause`; only with errors.
+        `bins`: for each bin of probability the number of points `n`, the sum of their probabilities `predicted`, and
+        the number of points `true` for which the prediction is true. `auc`: see `roc_auc`. `ause`: see `ause`; only
+        with errors.
     """
     index = np.minimum((probability * BINS).astype(np.intp), BINS - 1)
     counts = {"n": None, "predicted": probability, "true": truth.astype(np.float64)}
@@ -103,7 +104,7 @@ def ause(score: Array, error: Array) -> float:
 
 
 def summarise_calibration(rows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Calibration over pairs, each of which counts alike.
+    """Calibration over pairs, which all have the same weight.
 
     Args:
         rows: those of `score`.

@@ -16,7 +16,7 @@ from .baselines import as_field, match_options
 
 
 class Estimate(NamedTuple):
-    """What a matcher says about two images.
+    """The flow of a matcher between two images, with its confidence.
 
     Attributes:
         flow: `(H, W, 2)`, reference pixel + flow = query pixel, x first, in the query's own pixels.

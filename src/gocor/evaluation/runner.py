@@ -70,8 +70,8 @@ def evaluate(
     """Match the pairs of a data set and score them.
 
     Args:
-        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`. A function
-            may also return an `Estimate`, whose confidence is scored if the protocol says so.
+        matcher: a network on any device and in any mode, or a function, see `baselines`. A function may also return an
+            `Estimate`, whose confidence is scored if the protocol says so.
         dataset: the pairs.
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,

@@ -19,16 +19,16 @@ from .images import to_batch
 from .options import MatchOptions
 from .result import MatchResult
 
-HIT_RADIUS = 1.5  # cells: a highest score at this distance from the match, or nearer, is at the match
-PEAK_RADIUS = 2.5  # cells: scores beyond are elsewhere
-MIN_CONFIDENCE = 0.5  # of the pixels over which a layer is measured
-MAX_MEASURED = 600  # pixels
-MARGIN = 0.12  # of the sides: a pixel nearer to the border is not shown first if another will do
+HIT_RADIUS = 1.5  # cells: largest distance from the match at which the highest score counts as at the match
+PEAK_RADIUS = 2.5  # cells: scores farther from the match are elsewhere
+MIN_CONFIDENCE = 0.5  # lowest confidence of the pixels over which a layer is measured
+MAX_MEASURED = 600  # largest number of these pixels
+MARGIN = 0.12  # share of the sides: pixels nearer to the border are shown first only if there are no others
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Where one score map is highest within reach of its layer, compared with the match that the flow gives.
+    """The highest score of a score map within reach of its layer, compared with the match that the flow gives.
 
     Attributes:
         position: of the highest score, `(x, y)` in pixels of the query.
@@ -113,7 +113,7 @@ class LayerScores:
         size = np.array([*self.reference_size[::-1], *self.query_size[::-1]])
         inner = ((points[:, :4] > MARGIN * size) & (points[:, :4] < (1 - MARGIN) * size)).all(1)
         gained = hits[-1] & ~hits[0]
-        # The last of these choices that any pixel meets.
+        # From weak to strict; the strictest that any pixel meets is taken.
         choices = [hits[-1] | True, hits[-1], hits[-1] & inner, gained, gained & inner]
         chosen = next(mask for mask in reversed(choices) if mask.any())
         x, y = points[int(np.where(chosen, ratio, np.inf).argmin()), :2]
@@ -132,14 +132,14 @@ class LayerScores:
         return columns - x[:, None, None], rows[:, None] - y[:, None, None]
 
     def _within_reach(self, across: Array, down: Array) -> NDArray[np.bool_]:
-        """Which cells a layer compares that searches around the match, `(N, Hq, Wq)`."""
+        """Which cells are within the layer's reach of the match, `(N, Hq, Wq)`."""
         reach = np.inf if self.reach is None else self.reach + 0.5  # whole cells
         return (np.abs(across) <= reach) & (np.abs(down) <= reach)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A layer over many pixels of one pair.
+    """Statistics of a layer over many pixels of one pair.
 
     Attributes:
         pixels: how many were measured.

@@ -1,4 +1,4 @@
-"""Data sets as one writes them on a command line: `NAME:OPTION=VALUE,…=FOLDER`."""
+"""Data sets as they are given on a command line: `NAME:OPTION=VALUE,…=FOLDER`."""
 
 import inspect
 import re

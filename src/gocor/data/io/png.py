@@ -1,6 +1,6 @@
-"""PNG files: checked and reduced to the chunks that hold pixels, so that libpng finds nothing to complain about.
+"""PNG files: checked, and reduced to the chunks that hold pixels.
 
-libpng, which OpenCV decodes PNG with, prints its complaints on stderr.
+OpenCV decodes PNG by libpng, which prints warnings about other chunks and about damage on stderr.
 """
 
 import struct

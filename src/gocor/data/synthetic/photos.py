@@ -110,7 +110,7 @@ class PhotoStore:
         return photos
 
     def _request(self, epoch: int) -> "Future[PhotoSet]":
-        """The photos of an epoch, which a thread reads unless it has already; drops those of distant epochs."""
+        """The photos of an epoch. A thread reads them unless one has already; photos of distant epochs are dropped."""
         with self._lock:
             for other in [e for e in self._sets if not epoch - 2 <= e <= epoch + 2]:
                 del self._sets[other]

@@ -50,9 +50,9 @@ class AlignmentSearch:
         self.best = list(self.unaligned)
 
     def run(self) -> None:
-        """Search from the unaligned images; for pairs with little support, also from queries that are changed.
+        """Search from the unaligned images, and for pairs with little support also from changed queries.
 
-        Shifted, rotated, and then tilted and zoomed queries are tried, as long as the support stays low.
+        Shifted, then rotated, then tilted and zoomed queries are tried, as long as the support stays low.
         """
         found = [[view] for view in refine(self.matcher, self.unaligned)]
         self._try_shifts(found)
@@ -81,7 +81,7 @@ class AlignmentSearch:
     def _try_distant(self, found: list[list[View]]) -> None:
         """Add alignments of images that are tilted, or of which one shows only a small part of the other.
 
-        One match of each start tells which ones are worth refining.
+        Each start is matched once, and those with the highest support are refined.
         """
         weak, matcher = _weak(found, self.settings.support_without_turns), self.matcher
         if not weak:
@@ -90,7 +90,7 @@ class AlignmentSearch:
         views = matcher.match([(pair, start) for pair in weak for start in starts])
         for view in refine(self.matcher, _strongest(views, weak, self.settings.distant_starts)):
             found[view.pair].append(view)
-        # A query that shows a small part of the reference is found from the other side, where it has more support.
+        # A query that shows a small part of the reference has more support if the roles are exchanged.
         other = CoarseMatcher(matcher.network, matcher.query[weak], matcher.reference[weak], self.settings)
         closer = other.match([(i, start) for i in range(len(weak)) for start in other.enlarged()])
         for view in refine(other, _strongest(closer, range(len(weak)), 1)):
@@ -123,7 +123,7 @@ class AlignmentSearch:
         return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
 
     def choose(self, views: Sequence[View]) -> View:
-        """The view with the highest support; among rivals, the one whose fine detail agrees best."""
+        """The view with the highest support. If there are rivals, the one whose fine detail agrees best."""
         ordered = sorted(views, key=SUPPORT, reverse=True)
         limit = max(self.settings.min_support, self.settings.rival_support * ordered[0].support)
         rivals: list[View] = []
@@ -162,7 +162,7 @@ class AlignmentSearch:
 def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
     """Fit a homography to each view and match again, as long as its support grows.
 
-    A view with much support is left as it is if its homography hardly moves the image: the images are close.
+    A view with much support is not matched again if its homography hardly moves the image: the images are close.
     """
     settings = matcher.settings
     views, active = list(views), list(range(len(views)))
@@ -180,7 +180,7 @@ def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = N
 
 
 def _moves_corners(matrix: Matrix, side: int, settings: AlignmentSettings) -> bool:
-    """Whether a homography of coarse pixels moves a corner of the image so far that an alignment is worth it."""
+    """Whether a homography of coarse pixels moves a corner of the image far enough for an alignment."""
     corners = np.array([[0.0, 0], [side, 0], [side, side], [0, side]]) - 0.5
     return bool(np.abs(project(matrix, corners) - corners).max() >= settings.min_corner_motion * side)
 
@@ -198,7 +198,7 @@ def _weak(found: Sequence[Sequence[View]], limit: float) -> list[int]:
 
 
 def _strongest(views: Sequence[View], pairs: Sequence[int], count: int) -> list[View]:
-    """For each of some pairs, so many of its views with the highest support."""
+    """For each of these pairs, its `count` views with the highest support."""
     ordered = sorted(views, key=SUPPORT, reverse=True)
     return [view for pair in pairs for view in [v for v in ordered if v.pair == pair][:count]]
 
