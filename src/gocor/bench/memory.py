@@ -11,7 +11,7 @@ import torch
 from .work import Work
 
 MIB = 2**20
-# The first call of a custom operator imports this module and Numba. Their 200 MiB must not count as the work's memory.
+# The first call of a custom operator imports this module and Numba. Their 200 MiB are not memory of the work.
 LAZY_IMPORT = "torch._dynamo"
 WARM_UP = Work("layer", "plain", (8, 8), channels=1, backward=True)
 

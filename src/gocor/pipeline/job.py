@@ -75,7 +75,7 @@ class Saved:
     """A result that is in its store.
 
     Attributes:
-        place: where, for people.
+        place: where it is, as text to show.
         files: paths of its files; empty for a store that is one file.
         confidence: its mean.
         matches: number of rows of `MatchResult.matches`.
@@ -88,14 +88,14 @@ class Saved:
 
 
 class Outcome(NamedTuple):
-    """What became of a pair in a worker: what the store prepared for its result, or the error that prevented it."""
+    """The outcome of a pair in a worker: what the store prepared for its result, or the error that prevented it."""
 
     pair: Pair
     prepared: Any
 
 
 class Report(NamedTuple):
-    """What became of a pair: its saved result, or the error that prevented it."""
+    """The outcome of a pair: its saved result, or the error that prevented it."""
 
     pair: Pair
     result: Saved | Exception

@@ -1,9 +1,9 @@
 """Anchors, the shared keypoints of an image, and where a dense flow finds them in another image.
 
-A dense flow matches every pixel, so that the matches of two pairs have no pixel of their common image in common. COLMAP
-needs such pixels: tracks are matches that meet in one keypoint. Each image therefore has anchors, corners that are
-the same in all of its pairs. Each pair finds the anchors of both images in the other one, with subpixel accuracy: those
-of the reference by the flow, those of the query by its inverse.
+A dense flow gives each pair its own matches, so that two pairs with a common image share no keypoint in it. COLMAP
+needs shared keypoints: a track is a set of matches that meet in them. Each image therefore has anchors, corners that
+are the same in all of its pairs. Each pair finds the anchors of both images in the other one, with subpixel accuracy:
+those of the reference by the flow, those of the query by its inverse.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Transfer(NamedTuple):
 
 
 def find_anchors(picture: Picture, count: int) -> NDArray[np.int32]:
-    """The strongest corners of a picture that are the strongest of their surroundings, `(N, 2)`, x first.
+    """The strongest corners of a picture, each the strongest of its neighbourhood: `(N, 2)`, x first.
 
     Args:
         picture: RGB `(H, W, 3)`.
@@ -79,7 +79,7 @@ def transfer_anchors(
 def _invert(
     flow: FlowField, confidence: NDArray[np.float32], matched: Mask, anchors: Index, size: tuple[int, ...]
 ) -> Transfer:
-    """Where in the reference the flow comes from that leads to the anchors of the query."""
+    """The query's anchors in the reference: the positions from which the flow leads to them."""
     y, x = np.nonzero(matched)
     order = np.argsort(confidence[y, x], kind="stable")  # of several pixels with one target, the most confident stays
     y, x = y[order], x[order]

@@ -1,4 +1,4 @@
-"""What a reconstruction achieved, as numbers."""
+"""Figures of a reconstruction."""
 
 import json
 from collections.abc import Sequence

@@ -16,8 +16,8 @@ class Variant:
     Attributes:
         label: name in tables; the paper's table has the same label where it has the row.
         model: name of the network.
-        network: options in which the network differs from the registered one. Options of the same value as the
-            registered one's are left out, so that rows of all studies that need the same training run share it.
+        network: options in which the network differs from the registered one. Options that are equal are left out, so
+            that rows of all studies that need the same training run share it.
         preset: the paper's training pairs, `"static"` or `"dynamic"`; without one, the row needs no training.
         match: options of matching, such as `iters_local`.
         position: line, and x in the study's plot; without one, variants are drawn side by side.

@@ -44,7 +44,7 @@ class StudyRun:
     Attributes:
         study: what is compared.
         benchmarks: what variants are evaluated on, by name.
-        folder: of all files: scores of pairs are in `pairs`.
+        folder: folder of all files; scores of pairs are in its subfolder `pairs`.
         runs: folder of training runs, `runs` in `folder` by default. Studies that share it train common runs once.
         roots: where the pairs of each data set come from, by its name. Saved scores of pairs from another place are
             not used again.
@@ -98,7 +98,7 @@ class StudyRun:
         return (self.runs or self.folder / "runs") / name
 
     def matcher(self, variant: Variant, seed: int) -> NamedMatcher:
-        """The trained network of a row; the run-time study takes start values, which are as fast.
+        """The trained network of a row. The run-time study uses untrained networks, which take the same time.
 
         Small images are not enlarged, as in the paper, neither for scores nor for run times.
         """

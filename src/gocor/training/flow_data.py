@@ -24,7 +24,7 @@ LOG_ZOOM = (-0.3, 0.6)  # range of the logarithm of the scale
 LOG_STRETCH = 0.15  # largest logarithm of the ratio between the two axes' scales
 COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
 INDEPENDENT = 0.2  # fraction of the colour change that is drawn for each image on its own
-CYCLE = 240  # places of the cycle in which data sets with shares follow each other
+CYCLE = 240  # pairs after which the sequence of data sets with shares repeats
 THREADS = 8
 
 
@@ -179,7 +179,7 @@ class _Mixture(Sequence[Pair]):
 
 
 def _place(seed: int | list[int], epoch: int, place: int, count: int) -> int:
-    """Which pair stands at a place of an epoch's random order."""
+    """Index of the pair at a place of an epoch's random order."""
     key = [*(seed if isinstance(seed, list) else [seed]), 1, epoch]
     return int(np.random.default_rng(key).permutation(count)[place])
 

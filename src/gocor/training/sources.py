@@ -34,8 +34,8 @@ class PairSource(Protocol):
 class MixedPairs:
     """Batches that take an equal share of their pairs from each of several sources.
 
-    What cannot be shared equally goes to each source in turn, step by step. So all of them are used even if a batch has
-    fewer pairs than there are sources.
+    Pairs that cannot be shared equally come from each source in turn, step by step. So all sources are used even if a
+    batch has fewer pairs than there are sources.
     """
 
     def __init__(self, sources: Sequence[PairSource]) -> None:

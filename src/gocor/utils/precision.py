@@ -1,4 +1,4 @@
-"""Numerical precision: what a CPU computes fast, and settings of a GPU for the duration of a block."""
+"""Numerical precision: whether a CPU is fast in bfloat16, and settings of a GPU for the duration of a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -18,7 +18,7 @@ class Stages:
     """Seconds that were spent in each stage of the work, by name, over all threads.
 
     Attributes:
-        seconds: so far. A stage inside another one counts for itself alone.
+        seconds: so far. The time of a stage inside another one counts for the inner stage alone.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What is known about a clip before its frames are processed."""
+"""Size and times of a clip, and the interface of sources of frames."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -71,7 +71,7 @@ class Source(Protocol):
         ...
 
     def stamp(self) -> Any:
-        """By which a changed source is recognised, as JSON can hold it."""
+        """Identifies the content of the source, so that a changed source is recognised; plain data for JSON."""
         ...
 
     def name_of(self, index: int) -> str:

@@ -1,4 +1,4 @@
-"""What `gocor video` makes of a clip."""
+"""The options of `gocor video`."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -88,8 +88,8 @@ def make_video(
 ) -> Made:
     """Process a clip. Two frames are held at a time, whatever its length.
 
-    Finished chunks of frames are kept in `OUTPUT.work` beside the output until all are there, so that a run that was
-    interrupted goes on after its last finished chunk. The output appears when it is complete.
+    Finished chunks of frames are kept in `OUTPUT.work` beside the output until all are finished, so that an interrupted
+    run continues after its last finished chunk. The output appears when it is complete.
 
     Args:
         source: see `open_source`.

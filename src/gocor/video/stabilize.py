@@ -72,8 +72,8 @@ def fit_motion(result: MatchResult, motion: str) -> Matrix:
 def corrections(motions: Matrix, smooth: int, size: tuple[int, int]) -> Matrix:
     """Matrices `(N, 3, 3)` that move the pixels of each frame to where they are steady.
 
-    A clip goes on beyond its ends as its mirror image, turned so that a steady pan stays one: the mean of motions to
-    later frames alone would move the first frames far away.
+    Beyond its ends, the clip continues with its motions mirrored in time, so that a steady pan stays steady. With the
+    later frames alone, the mean would move the first frames far away.
 
     Args:
         motions: `(N - 1, 3, 3)`, from each frame to the next; NaN where it is unknown. An unknown motion ends a part of

@@ -13,12 +13,12 @@ from ..utils.errors import InputError
 from ..utils.files import atomic_path, remove_leftovers, write_bytes_atomically
 from .tracks import Points
 
-CHUNK = 16  # frames that are lost at most when a run is interrupted
+CHUNK = 16  # frames of a chunk; an interrupted run loses at most so many
 JOB, CLIP = "job.json", "clip.json"
 
 
 class Analysis(NamedTuple):
-    """What the frames of a chunk gave.
+    """Results of the frames of a chunk.
 
     Attributes:
         rows: places of the tracks in each frame, `(N, 4)`: frame, track, x, y.

@@ -11,17 +11,17 @@ HDF5_SUFFIXES = (".h5", ".hdf5")
 
 
 class Store(Protocol):
-    """A place for the results of many pairs. A result is there completely or not at all, whatever is killed when.
+    """Stores the results of many pairs. A result is stored completely or not at all, even if a process is killed.
 
-    A result is written in two parts. `prepare` runs beside the network, in several threads and processes at once, and
-    may do all of the work. `commit` runs in the one process that gave the order.
+    A result is written in two parts. `prepare` runs in parallel to the network, in several threads and processes, and
+    may do all of the work. `commit` runs in the main process.
     """
 
     def check(self, job: Job) -> None:
         """Check, before any work is done, that the results of a job can be written."""
 
     def place(self, pair: Pair) -> str:
-        """Where the result of a pair is, for people."""
+        """Where the result of a pair is, as text to show."""
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
         """Whether there is a complete result with this note."""

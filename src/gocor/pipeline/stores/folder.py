@@ -27,7 +27,7 @@ class FolderStore:
         return str(self._root / pair.name)
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
-        """Whether there is a complete result with this note, which is freed of what a killed process left beside it."""
+        """Whether there is a complete result with this note. Files that a killed process left beside it are removed."""
         folder = self._base / pair.name
         check_folder(folder)
         remove_leftovers(folder)

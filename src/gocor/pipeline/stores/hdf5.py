@@ -1,7 +1,7 @@
 """Results in one HDF5 file, with a group per pair.
 
-The process that gave the order writes the file; workers send it arrays. A result becomes visible at once when it is
-committed (`journal.py`), so that the file is whole and readable whatever is killed when.
+The main process writes the file; workers send it arrays. A commit makes a result visible in one step (`journal.py`), so
+that the file stays complete and readable even if a process is killed.
 """
 
 import io
@@ -28,7 +28,7 @@ from .journal import JournaledFile, recover
 
 DONE = "done"  # the attribute of a group with the entries of done.json
 ONLY = "pair"  # the group of the only pair, which has no name
-VERSION = ("v108", "v108")  # of the format: many groups in one are quick, and there is no mark of an open file
+VERSION = ("v108", "v108")  # of the format: fast with many groups, and without a mark of an open file
 FORMATS = ((), ("flo",))
 END_OF_FILE = slice(28, 36)  # of the superblock, version 2
 
@@ -66,7 +66,7 @@ class Hdf5Store:
         if job.pictures:
             raise InputError(f"{self._shown} holds no pictures: give a folder as the output, or leave out --pictures")
         check_folder(self._path.parent)
-        if self._path.is_symlink():  # perhaps to a file in a folder that does not exist
+        if self._path.is_symlink():  # its target's folder may not exist
             check_target(self._path)
 
     def place(self, pair: Pair) -> str:  # noqa: D102
@@ -122,7 +122,7 @@ class Hdf5Store:
             return self._file
 
     def _open(self) -> Any:
-        """Open the file, which is locked, after the changes of an interrupted command were completed or taken back."""
+        """Open the locked file, after the changes of an interrupted command were completed or undone."""
         h5py = self._h5py()
         remove_leftovers(self._path.parent)
         if not self._path.exists():

@@ -38,7 +38,7 @@ class RemoteStore:
         return f"{self._base}/{pair.name}".rstrip("/")
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
-        """`done.json` is uploaded last and removed first, so that the files that it lists are not asked for."""
+        """See `Store`. `done.json` is uploaded last and removed first, so the files that it lists are not checked."""
         try:
             return is_up_to_date(parse_done(self._files.cat_file(f"{self._path(pair)}/{DONE}")), note)
         except FileNotFoundError:
