@@ -88,7 +88,7 @@ def measure_matching(
         job: how the network matches, and what is written of each pair.
         device: of the network.
         report: called with a line that says what is being measured.
-        processes: number of worker processes for the network, beside a measurement in this process.
+        processes: number of worker processes for the network, measured in addition to this process.
     """
     from .processes import measure_processes
 

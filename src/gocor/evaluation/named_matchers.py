@@ -25,7 +25,7 @@ class NamedMatcher:
         label: name in the table.
         load: returns the matcher or network.
         options: how a network matches; `None` for functions.
-        note: what results depend on beside options and data: weights, device, library versions.
+        note: what results depend on besides options and data: weights, device, library versions.
     """
 
     label: str

@@ -76,7 +76,7 @@ def evaluate(
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,
             with the same options, note and protocol, are not computed again.
-        note: what results depend on beside data and options, such as weights.
+        note: what results depend on besides data and options, such as weights.
         progress: called with the names of the data set and of the pair after each pair.
         **options: of a network: fields of `MatchOptions`, with alignment off unless `align` is given.
 

@@ -154,7 +154,7 @@ def _check_packages() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide the exporter's messages about packages and names of its own."""
+    """Hide the exporter's messages about its own packages and names."""
     loggers = [logging.getLogger(name) for name in CHATTY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Abilities that some networks have beside flow. A network with an ability overrides the attribute or the method."""
+"""Abilities that some networks have besides flow. A network with an ability overrides the attribute or the method."""
 
 from typing import Any, ClassVar
 

@@ -45,7 +45,7 @@ DISCOUNT = 0.85  # ratio of the loss weights of an update and the one after it
 
 
 class RecurrentNet(MatchingNetwork):
-    """VGG-16 features, filters, a global start, and recurrent updates at 1/8 of the resolution, perhaps a few at 1/4.
+    """VGG-16 features, filters, a global start, and recurrent updates at 1/8 of the resolution, optionally also at 1/4.
 
     Args:
         filters: layer that optimises the reference features into filters, a `LocalGOCor`; `None` looks the features up

@@ -12,7 +12,7 @@ from ..models.outputs import RIGHT_WITHIN
 from ..utils.errors import InputError
 from .config import TrainConfig
 
-CONFIDENCE_WEIGHT = 0.2  # of the confidence's loss, beside that of the flow
+CONFIDENCE_WEIGHT = 0.2  # weight of the confidence's loss; that of the flow has weight 1
 
 
 @dataclass(frozen=True)

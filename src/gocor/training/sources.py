@@ -120,7 +120,7 @@ def hold_out(files: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
-    """Data sets by the labels of their entries, see `parse_entry`; one that comes twice is told by its number."""
+    """Data sets by the labels of their entries, see `parse_entry`; a repeated label gets a number."""
     from ..data.datasets.entries import parse_entries
 
     datasets: dict[str, PairDataset] = {}

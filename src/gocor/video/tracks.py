@@ -40,7 +40,7 @@ class Tracker:
 
     Args:
         count: number of points in a frame, at most.
-        points: of the frame to go on from.
+        points: of the frame to continue from.
         next_id: number of the next track that begins.
     """
 
@@ -69,7 +69,7 @@ class Tracker:
         return self.points
 
     def advance(self, result: MatchResult) -> Points:
-        """Move the points from the result's reference to its query; returns those whose tracks go on."""
+        """Move the points from the result's reference to its query; returns those whose tracks continue."""
         ids, places = self.points
         keep = _trusted(result, places)
         ids, places = ids[keep], places[keep]

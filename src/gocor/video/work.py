@@ -1,4 +1,4 @@
-"""The folder beside the output that holds unfinished work, so that an interrupted run goes on where it ended."""
+"""The folder beside the output that holds unfinished work, so that an interrupted run continues where it stopped."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ class Analysis(NamedTuple):
     Attributes:
         rows: places of the tracks in each frame, `(N, 4)`: frame, track, x, y.
         motions: of the camera from each frame to the next, `(n, 3, 3)`; empty without stabilisation.
-        points: of the frame after the chunk, whose tracks go on.
+        points: of the frame after the chunk, whose tracks continue.
         next_id: number of the next track.
     """
 

@@ -1,4 +1,4 @@
-"""Flow files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`; the suffix tells the format.
+"""Flow files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`; the suffix determines the format.
 
 In memory, a flow is `(2, H, W)` float32, x then y in pixels, with a mask `(H, W)` of the pixels whose flow is known.
 Unknown flow is 0. A file's size is compared with its header before anything is allocated. Files are written whole or

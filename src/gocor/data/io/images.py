@@ -37,11 +37,11 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
 def read_image(path: PathLike) -> Picture:
     """Read an image file as RGB `(H, W, 3)`: JPEG, PNG, WebP, TIFF, JPEG 2000, BMP, PPM, GIF, AVIF or HDR.
 
-    The content tells the format, not the suffix. The picture is rotated upright by its EXIF orientation. Grey values
-    are repeated three times, transparent pixels are blended with white, and 16 bits are scaled to 8 (0 to 65535 become
-    0 to 255). Floating-point values are clipped to [0, 1]; NaN becomes 0. A missing file raises a FileNotFoundError.
-    Any other file that is not a complete image, or that is too large (see `gocor.utils.limits`), raises an InputError.
-    The one exception is damage in the middle of a JPEG, which its decoder conceals.
+    The content determines the format, not the suffix. The picture is rotated upright by its EXIF orientation. Grey
+    values are repeated three times, transparent pixels are blended with white, and 16 bits are scaled to 8 (0 to 65535
+    become 0 to 255). Floating-point values are clipped to [0, 1]; NaN becomes 0. A missing file raises a
+    FileNotFoundError. Any other file that is not a complete image, or that is too large (see `gocor.utils.limits`),
+    raises an InputError. The one exception is damage in the middle of a JPEG, which its decoder conceals.
     """
     data = read_bytes(path)
     try:

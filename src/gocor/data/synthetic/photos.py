@@ -150,7 +150,7 @@ class PhotoStore:
         return PhotoSet(torch.from_numpy(pixels), sizes, np.array([turned for _, turned in photos]))
 
     def _prepare(self, file: ImageFile) -> tuple[Picture, bool]:
-        """Read a photo in landscape format and resize it; also tell whether x and y were exchanged for it."""
+        """Read a photo in landscape format and resize it; returns it, and whether x and y were exchanged."""
         import cv2
 
         rgb = read_rgb(file)
