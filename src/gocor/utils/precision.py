@@ -8,7 +8,7 @@ import torch
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether the CPU has instructions for products of bfloat16 numbers. With older versions of torch, which cannot say, it is `False`."""
+    """Whether the CPU has instructions for products of bfloat16 numbers; `False` if torch is too old to know."""
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
