@@ -26,9 +26,9 @@ from .busy import measure_busy
 from .report import digits
 
 CLASSICAL = {"OpenCV DIS": "dis", "SIFT + MAGSAC++": "sift-homography"}
-CLASSICAL_PAIRS = 16  # at most, the first ones
+CLASSICAL_PAIRS = 16  # largest number of pairs for classical methods, the first ones
 STAGES = ("decode", "align", "match", "write")
-SIZES = ((480, 640), (512, 384))  # of the pairs that are rendered, in turns
+SIZES = ((480, 640), (512, 384))  # sizes of the rendered pairs, in turns
 SIZES_GPU = ((768, 1024),)
 CPU = torch.device("cpu")
 WARM_BATCHES_GPU = 3  # before the time is taken: kernels are compiled and graphs recorded
@@ -39,9 +39,9 @@ class Speed:
     """Speed of one method.
 
     Attributes:
-        method: its name.
+        method: name of the method.
         pairs: number of pairs.
-        seconds: from the first file that is read to the last that is written.
+        seconds: seconds from the first file that is read to the last that is written.
         processor: seconds of processor time in all threads, which other programs on the machine affect less; `None` for
             several processes.
         stages: seconds in each stage, over all threads. Stages overlap, so that their sum may exceed `seconds`.
@@ -84,9 +84,9 @@ def measure_matching(
     The network is measured without and with pictures of the results.
 
     Args:
-        pairs: to match.
+        pairs: pairs to match.
         job: how the network matches, and what is written of each pair.
-        device: of the network.
+        device: device of the network.
         report: called with a line that says what is being measured.
         processes: number of worker processes for the network, measured in addition to this process.
     """

@@ -23,13 +23,13 @@ class Work:
     Attributes:
         kind: `"network"` is a network from image tensors to flow; `"layer"` is a local correlation layer; `"training"`
             is the forward pass of a network, a loss and the backward pass, with TF32 on a GPU.
-        name: of the network, or `"plain"` or `"gocor"` for a layer.
+        name: name of the network, or `"plain"` or `"gocor"` for a layer.
         size: (height, width) of the images or of the layer's features.
         batch: number of pairs.
         iters_local: iterations of local GOCor, `None` for the layers' own number.
         iters_global: iterations of global GOCor, likewise.
-        channels: of a layer's features.
-        radius: of a layer.
+        channels: channels of a layer's features.
+        radius: radius of a layer.
         backward: include a layer's backward pass, for both feature maps and all parameters.
         dtype: `"float32"`, or a 16-bit dtype: of autocast for networks, of the features for layers.
         recorded: replay a CUDA graph, see `MatchingNetwork.accelerate`. Without a GPU it has no effect.

@@ -78,7 +78,7 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
     """A network as a matcher that computes exactly the flow of `gocor.match` with the same options.
 
     Args:
-        network: on any device. It is used in evaluation mode, and keeps the mode that it is in.
+        network: a network on any device. It is used in evaluation mode, and keeps the mode that it is in.
         flips: try mirrored images too, as on TSS, if the network can.
         **options: fields of `MatchOptions`. Alignment is off unless `align` is given, so that the network is measured.
     """

@@ -17,7 +17,7 @@ from ..utils.errors import InputError
 from .estimates import Estimate
 from .metrics import Rounding, endpoint_errors
 
-BINS = 10  # of equal width, from 0 to 1
+BINS = 10  # bins of equal width, from 0 to 1
 KINDS = ("confidence", "visibility")
 
 Figures = dict[str, Any]
@@ -35,7 +35,7 @@ def calibration_row(pair: Pair, found: Estimate, *, rounding: Rounding = "none")
     Args:
         pair: the ground truth.
         found: the estimate.
-        rounding: of sparse points, see `endpoint_errors`.
+        rounding: rounding of sparse points, see `endpoint_errors`.
 
     Returns:
         What `compare` returns, for `confidence` and, if there is one and occlusions are known, for `visibility`.

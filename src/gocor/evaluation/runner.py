@@ -78,7 +78,7 @@ def evaluate(
             with the same options, note and protocol, are not computed again.
         note: what results depend on besides data and options, such as weights.
         progress: called with the names of the data set and of the pair after each pair.
-        **options: of a network: fields of `MatchOptions`, with alignment off unless `align` is given.
+        **options: options of a network: fields of `MatchOptions`, with alignment off unless `align` is given.
 
     Returns:
         The figures. A resumed evaluation gives the same figures as an uninterrupted one.

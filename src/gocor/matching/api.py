@@ -156,7 +156,7 @@ def match_stream(
 
     Args:
         pairs: images as `match` takes them.
-        network: on any device.
+        network: a network on any device.
         options: how to match.
         batch_size: largest number of consecutive pairs of equal sizes that are matched together.
     """
@@ -240,7 +240,7 @@ def match_pictures(
 
     Args:
         batch: RGB `(H, W, 3)` uint8. Pictures are compared by identity: one array is one picture.
-        network: on any device.
+        network: a network on any device.
         options: how to match.
         cache: features of the pictures of other pairs; `None` to keep none.
     """

@@ -13,8 +13,8 @@ from ..models.outputs import ImageFeatures, Prediction
 from ..models.resizing import resize_image
 
 Tensors = tuple[Tensor, ...]
-CPU_BYTES = 512 * 2**20  # of features that are kept in main memory
-GPU_SHARE = 1 / 8  # of a GPU's memory that features may take
+CPU_BYTES = 512 * 2**20  # bytes of features that are kept in main memory
+GPU_SHARE = 1 / 8  # share of a GPU's memory that features may take
 
 
 class FeatureCache:
@@ -112,7 +112,7 @@ def encode(
     """Features of batches of images. Features that no cache holds are computed in one call, each image once.
 
     Args:
-        batches: of any sizes.
+        batches: batches of images of any sizes.
         kind: key of the features in the cache; it identifies what `prepare` and `compute` do.
         prepare: one image `(1, 3, H, W)` → the input of `compute`, of a size that is the same for all.
         compute: prepared images `(N, 3, h, w)` → features `(N, …)`.
@@ -146,7 +146,7 @@ def predict(
     """Flow between two batches of images, from kept features if there is a cache and the network can use them.
 
     Args:
-        network: in evaluation mode.
+        network: a network in evaluation mode.
         reference: the references.
         query: the queries.
         confidence: predict the confidence too; only for networks that learn it.

@@ -30,7 +30,7 @@ def check_camera(name: str, matrix: ArrayLike) -> Array:
     """Check a camera matrix and return it as an array.
 
     Args:
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         matrix: `[[fx, s, cx], [0, fy, cy], [0, 0, 1]]` in pixels.
     """
     try:

@@ -31,8 +31,8 @@ class Peak:
     """The highest score of a score map within reach of its layer, compared with the match that the flow gives.
 
     Attributes:
-        position: of the highest score, `(x, y)` in pixels of the query.
-        distance: from there to the match, in pixels of the query.
+        position: position of the highest score, `(x, y)` in pixels of the query.
+        distance: distance from there to the match, in pixels of the query.
         hit: whether it is at the match, see `HIT_RADIUS`.
         ratio: highest score elsewhere, divided by the highest score at the match; infinite if that is not positive.
     """
@@ -48,9 +48,9 @@ class LayerScores:
     """One correlation layer of a network, ready to score any reference pixel.
 
     Attributes:
-        name: of the layer.
-        titles: of the filters.
-        filters: `(C, H, W)` each: the plain features, then GOCor's filters after each iteration.
+        name: name of the layer.
+        titles: titles of the filters.
+        filters: filters `(C, H, W)`: the plain features, then GOCor's filters after each iteration.
         query: features `(C, Hq, Wq)`.
         reference_size: height and width of the reference in pixels.
         query_size: likewise.
@@ -158,9 +158,9 @@ def layer_scores(network: MatchingNetwork, result: MatchResult, options: MatchOp
     """The correlation layers of the network that made a result; empty if the network does not show them.
 
     Args:
-        network: that matched the pair.
-        result: of the pair.
-        options: that it was matched with.
+        network: the network that matched the pair.
+        result: its result.
+        options: the options of the match.
     """
     size, query_size = ((picture.shape[0], picture.shape[1]) for picture in (result.reference, result.query))
     images = to_batch([result.reference], network), to_batch([result.query], network)
@@ -177,7 +177,7 @@ def confident_cells(result: MatchResult, cells: tuple[int, int]) -> NDArray[np.f
     """Confident pixels of a result at the centres of feature cells: rows x, y, x′, y′, column, row.
 
     Args:
-        result: of a pair.
+        result: result of a pair.
         cells: height and width of the feature map.
     """
     height, width = result.confidence.shape

@@ -21,7 +21,7 @@ def match_sequence(
 
     Args:
         pictures: RGB `(H, W, 3)` uint8, each an array of its own.
-        network: on any device.
+        network: a network on any device.
         options: how to match. With alignment, the features of the aligned query are computed for each pair. With the
             CUDA graphs of `MatchingNetwork.accelerate`, which work on whole pairs, all features are computed twice.
 

@@ -21,10 +21,10 @@ from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .resizing import resize_image, upsample
 
-LEVELS = (6, 5, 4, 3, 2)  # of the flow, coarse to fine; level k has 1/2^(k−1) of the resolution
-CHANNELS = (32, 32, 64, 96, 128, 192)  # of the pyramid's levels 1 to 6
+LEVELS = (6, 5, 4, 3, 2)  # levels of the flow, coarse to fine; level k has 1/2^(k−1) of the resolution
+CHANNELS = (32, 32, 64, 96, 128, 192)  # channels of the pyramid's levels 1 to 6
 EXTRA = (0, 2, 1, 1, 0, 0)  # further convolutions of each level
-KERNELS = {6: 3, 5: 3, 4: 5, 3: 5, 2: 7}  # of the last convolution of M and S, and of the local filters of R
+KERNELS = {6: 3, 5: 3, 4: 5, 3: 5, 2: 7}  # sides of the last convolution of M and S, and of R's local filters
 SPARSE = (3, 2)  # levels that are matched at every second pixel, so that the search range doubles
 FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
 FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.

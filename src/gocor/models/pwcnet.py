@@ -18,8 +18,8 @@ from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .published_names import Rule, context_rules, gocor_rule
 from .resizing import resize_image
 
-CHANNELS = (16, 32, 64, 96, 128, 196)  # of the pyramid's levels 1 to 6
-MIN_CHANNELS = 4  # of a level of a small test network
+CHANNELS = (16, 32, 64, 96, 128, 196)  # channels of the pyramid's levels 1 to 6, at 1/2 to 1/64 of the resolution
+MIN_CHANNELS = 4  # least number of channels of a level, for small test networks
 FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
 FEATURE_GAIN = 8  # Initial gain of the first convolution, so that features of images in [0, 1] have unit variance.
 FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.

@@ -13,7 +13,7 @@ from .recurrent_updates import Update
 
 STRIDE = 8  # pixels of the image per pixel of the features
 MAX_GLOBAL = 4096  # largest number of positions in global matching; larger maps are halved
-MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
+MULTIPLE = 16  # the working size is a multiple of this: global matching works on features that are halved once more
 
 
 class Features(NamedTuple):
@@ -118,7 +118,7 @@ class ConvGRU(nn.Module):
     """A gated recurrent unit whose products are convolutions along one direction.
 
     Args:
-        channels: of the state, of the context and of the other inputs, each.
+        channels: channels of the state, of the context and of the other inputs, each.
         kernel: height and width of the convolutions.
     """
 

@@ -11,7 +11,7 @@ from .recurrent_updates import iterate
 from .resizing import upsample
 
 STRIDE = 4  # pixels of the image per pixel of the features
-RADIUS, SCALES = 3, 2  # of the lookups; this stage only corrects errors of a few pixels
+RADIUS, SCALES = 3, 2  # radius and scales of the lookups; this stage only corrects errors of a few pixels
 
 
 class FineHead(nn.Module):
@@ -42,7 +42,7 @@ class FineStage(nn.Module):
         filters: layer that optimises the reference features into filters; `None` looks the features up themselves.
         inputs: channels of VGG-16 at 1/2 and 1/4.
         coarse: channels of the state at 1/8.
-        channels: of the features, the state and the context at 1/4.
+        channels: channels of the features, the state and the context at 1/4.
     """
 
     def __init__(self, filters: LocalGOCor | None, inputs: tuple[int, ...], coarse: int, channels: int) -> None:
@@ -79,8 +79,8 @@ class FineStage(nn.Module):
         Args:
             reference: matching features `(B, channels, H/4, W/4)`.
             query: matching features, likewise.
-            context: of the reference, `(B, 2·channels, H/4, W/4)`.
-            state: at 1/8, `(B, coarse, H/8, W/8)`.
+            context: context features of the reference, `(B, 2·channels, H/4, W/4)`.
+            state: state at 1/8, `(B, coarse, H/8, W/8)`.
             flow: `(B, 2, H, W)`, in pixels of the image.
             updates: number of updates.
             iters: iterations of the filters, in place of the layer's own.

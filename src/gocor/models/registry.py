@@ -87,7 +87,7 @@ def create_model(name: str, options: Mapping[str, Any] | None = None) -> Matchin
 
     Args:
         name: one of `list_models()`.
-        options: in which it differs from the registered network, such as `{"global.initializer": "zero"}`, see
+        options: options in which it differs from the registered network, such as `{"global.initializer": "zero"}`, see
             `Layers`. Unknown ones are errors.
     """
     if not isinstance(name, str):

@@ -13,7 +13,7 @@ from .published import translate_name, translate_published
 from .registry import REGISTRY
 from .weights import FORMAT, load_weights, read_state, variant_of, with_shared_features
 
-COUNTER = "num_batches_tracked"  # of batch normalisation, which published checkpoints may lack
+COUNTER = "num_batches_tracked"  # tensor of batch normalisation that published checkpoints may lack
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> Start:
 
     Args:
         network: created by name; it is not changed if the checkpoint does not fit.
-        path: of the checkpoint.
+        path: path of the checkpoint.
     """
     state, metadata = read_state(Path(path))
     if metadata.get("format") != FORMAT and "features.0.weight" in state:

@@ -33,9 +33,9 @@ class Layers:
     """Makes the correlation layers of one network, with the options of a variant in place of the network's own.
 
     Args:
-        options: of the variant, nested or with dotted names: `global.NAME` and `local.NAME` are options of the global
-            layer and of all local layers (fields of `GOCorOptions`, and `radius` of local layers); names without a dot
-            are options of the network, such as `width`.
+        options: options of the variant, nested or with dotted names: `global.NAME` and `local.NAME` are options of the
+            global layer and of all local layers (fields of `GOCorOptions`, and `radius` of local layers); names without
+            a dot are options of the network, such as `width`.
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:

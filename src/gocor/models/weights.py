@@ -46,7 +46,7 @@ def load_model(
         name: one of `list_models()`.
         weights: `"default"` for the weights that ship, the path of a checkpoint (ours, as safetensors, or a published
             one), or `None` for start values. A network without trained weights warns with an `UntrainedWarning`.
-        options: in which the network differs from the registered one, such as `{"global.eta": 0.1}`, see
+        options: options in which the network differs from the registered one, such as `{"global.eta": 0.1}`, see
             `gocor.models.variants`. Weights of ours know the options that they were trained with; others win over them.
         device: `"auto"` uses a GPU if there is one.
         dtype: `float32`, `float64`, or a 16-bit dtype, which the network then uses by autocast.
@@ -181,7 +181,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     Args:
         source: the published checkpoint.
         target: the file to write.
-        name: of the network; by default the network whose parameter names the checkpoint has.
+        name: name of the network; by default the network whose parameter names the checkpoint has.
 
     Returns:
         The name of the network.

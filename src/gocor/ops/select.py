@@ -22,7 +22,7 @@ from .forms import FORMS, Form, forms_table
 from .transforms import transformed
 
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
+MAX_CORRELATION_RADIUS = 16  # largest radius of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
 MAX_DENSE_LOOKUP = 4096  # query positions up to which gradients of lookups are computed as matrix products
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction

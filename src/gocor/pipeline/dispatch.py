@@ -23,11 +23,11 @@ class Event(NamedTuple):
     """A report about a worker.
 
     Attributes:
-        worker: its number.
+        worker: number of the worker.
         chunk: number of the chunk, `None` if the worker was lost.
-        outcomes: of pairs of this chunk.
+        outcomes: outcomes of pairs of this chunk.
         done: whether these are the last ones of the chunk.
-        lost: why the worker was lost.
+        lost: reason why the worker was lost.
     """
 
     worker: int

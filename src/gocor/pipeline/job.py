@@ -26,7 +26,7 @@ class Job:
         weights: see `load_model`.
         matching: see `match`.
         batch: number of pairs of equal sizes that are matched at once.
-        formats: of the flow, see `save_result`; none stores the matches alone.
+        formats: formats of the flow, see `save_result`; without any, only the matches are stored.
         max_points: see `MatchResult.matches`.
         min_confidence: see `MatchResult.matches`.
         pictures: draw the pictures of `save_result`.
@@ -77,7 +77,7 @@ class Saved:
     Attributes:
         place: where it is, as text to show.
         files: paths of its files; empty for a store that is one file.
-        confidence: its mean.
+        confidence: mean confidence.
         matches: number of rows of `MatchResult.matches`.
     """
 

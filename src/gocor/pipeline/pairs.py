@@ -8,7 +8,7 @@ from ..data.io import iterate_csv
 from ..data.io.images import image_files
 from ..utils.errors import InputError
 
-SHOWN_NAMES = 3  # in an error message
+SHOWN_NAMES = 3  # names that an error message shows
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class RayCrew:
     Args:
         job: how to match.
         store: prepares the results; every node of the cluster must reach it.
-        address: of the cluster; `"local"` starts one on this machine, which ends with this object.
-        device: of the actors; `"auto"` takes GPUs if the cluster has any.
+        address: address of the cluster; `"local"` starts one on this machine, which ends with this object.
+        device: device of the actors; `"auto"` takes GPUs if the cluster has any.
         workers: number of actors; `None` for as many as the cluster has GPUs or cores.
     """
 

@@ -200,7 +200,7 @@ def network_match(network: MatchingNetwork, job: Job, features: int | None = Non
     """A network as the `match` of a worker, for one thread at a time.
 
     Args:
-        network: on any device.
+        network: a network on any device.
         job: how to match.
         features: see `Limits`.
     """

@@ -31,7 +31,7 @@ class Transfer(NamedTuple):
     Attributes:
         anchors: their indices, `(N,)` int32.
         points: where they were found, `(N, 2)`, x first, in pixels of the other image.
-        confidence: of the flow there, `(N,)`.
+        confidence: confidence of the flow there, `(N,)`.
     """
 
     anchors: Index
@@ -62,8 +62,8 @@ def transfer_anchors(
 
     Args:
         result: dense matches of the pair.
-        anchors: of the reference.
-        query_anchors: of the query.
+        anchors: anchors of the reference, `(N, 2)`.
+        query_anchors: anchors of the query, `(M, 2)`.
         min_confidence: lowest confidence of the flow.
     """
     flow, confidence = result.flow.permute(1, 2, 0).numpy(), result.confidence.numpy()  # (H, W, 2), (H, W)

@@ -124,9 +124,9 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
     """Reconstruct by COLMAP's incremental mapper; writes `sparse/0`, the largest model, `sparse/1`, … and `points.ply`.
 
     Args:
-        database: with verified matches.
-        photos: their folder, for the colours of points.
-        output: folder to write to, for this process alone.
+        database: COLMAP database with verified matches.
+        photos: folder of the photos, which give the points their colours.
+        output: folder to write to; no other process may use it.
 
     Returns:
         The models, as `pycolmap.Reconstruction`, the one with most photos first.

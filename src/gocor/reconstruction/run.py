@@ -30,10 +30,10 @@ class Reconstruction:
     """One reconstruction: choose pairs, match them, then write the database and the model.
 
     Args:
-        folder: of the photos.
+        folder: folder of the photos.
         output: folder to write to. `matches/` in it keeps the matches of each pair, for the next run.
         job: how to match.
-        max_keypoints: anchors of a photo, at most.
+        max_keypoints: largest number of anchors of a photo.
     """
 
     folder: Path

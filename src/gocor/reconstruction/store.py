@@ -25,8 +25,8 @@ class AnchorStore:
     """One file per pair in a folder; it implements `gocor.pipeline.stores.Store`.
 
     Args:
-        folder: it is created if need be.
-        max_keypoints: anchors of an image, at most.
+        folder: folder to write to; it is created if it does not exist.
+        max_keypoints: largest number of anchors of an image.
     """
 
     folder: Path

@@ -53,7 +53,7 @@ class StudyRun:
         device: see `load_model`.
         match: options of matching that all rows share.
         weights: weights to study in place of training, if all rows share one run: a file, or `"default"`.
-        scores: of each row, one entry a seed.
+        scores: scores of each row, one entry per seed.
         learnt: what the GOCor layers of each row learnt, likewise, if the study shows that.
     """
 

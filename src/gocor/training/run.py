@@ -28,7 +28,7 @@ from .step import TrainStep
 from .validation import Evaluate, validate
 
 PICTURES = "pictures"
-SLOW_HOURS = 2.0  # from which a run on a CPU is worth a hint
+SLOW_HOURS = 2.0  # a longer run on a CPU prints a hint
 # The EMA with the lowest validation error, at the last checkpoint, and at the end:
 BEST, LATEST, FINAL = "best.safetensors", "latest.safetensors", "final.safetensors"
 
@@ -60,7 +60,7 @@ class Run:
         step: the training step.
         state: steps and seconds so far, and the best validation.
         sources: training and validation pairs.
-        log: of the main process, `None` in the others.
+        log: log of the main process, `None` in the others.
         evaluate: scores of a network by name.
         signals: signals that were caught; the first ends the run.
         command: the command line of this part of the run, and those of earlier parts, one a line.

@@ -55,7 +55,7 @@ class TrainStep:
     metrics stay on the device until `read` is called.
 
     Args:
-        network: to train.
+        network: the network to train.
         average: a network of the same kind, which holds the EMA of the weights.
         config: options of the run.
         group: the processes that take the step together.

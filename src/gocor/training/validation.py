@@ -33,7 +33,7 @@ def validate(
     """Mean end-point error and percentage of correct keypoints (PCK) over the visible pixels of held-out pairs.
 
     Args:
-        network: to validate; it stays in the mode that it is in.
+        network: the network to validate; it keeps its mode.
         source: held-out pairs, of which batches 0, 1, … are taken.
         config: sets the number of pairs, the iterations and the precision.
         group: the processes that share the work.

@@ -11,8 +11,8 @@ def import_extra(package: str, extra: str, what: str) -> Any:
 
     Args:
         package: name of the package.
-        extra: of gocor, which installs it.
-        what: needs the package, for the error.
+        extra: name of the extra of gocor that installs it.
+        what: what needs the package, for the error.
     """
     try:
         return import_module(package)

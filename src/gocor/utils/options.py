@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from .errors import InputError
 
-MAX_INTEGER = 2**63 - 1  # of any option
+MAX_INTEGER = 2**63 - 1  # largest value of any option
 SHOWN = 60  # characters of a value in an error
 
 
@@ -14,7 +14,7 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     """A value of a TOML file with the type of an option: lists become tuples, and integers floats.
 
     Args:
-        name: of the option, for the error.
+        name: name of the option, for the error.
         value: what TOML or JSON gives.
         hint: type hint: `bool`, `int`, `float`, `str`, a tuple of these, a `Literal`, or one of them or `None`.
     """

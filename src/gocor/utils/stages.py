@@ -21,8 +21,8 @@ def stages_shown(name: str, show: Callable[[str], object]) -> Iterator[None]:
     """Inside the block, messages of a logger at level INFO or above go to a function and not to other loggers.
 
     Args:
-        name: of the logger.
-        show: takes a message.
+        name: name of the logger.
+        show: function that takes a message.
     """
     logger, handler = logging.getLogger(name), _Shown(show)
     level, propagate = logger.level, logger.propagate

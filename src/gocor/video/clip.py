@@ -13,8 +13,8 @@ class Clip:
     """Size and times of a clip.
 
     Attributes:
-        height: of its frames, after they were turned upright.
-        width: likewise.
+        height: height of its frames, after they were turned upright.
+        width: width of its frames, likewise.
         ticks: time of each frame in units of `time_base`, strictly increasing, from 0 on.
         time_base: seconds per tick.
         rate: mean number of frames per second.

@@ -14,7 +14,7 @@ from ..ops.homography import Matrix, project
 from ..utils.arrays import Array, Picture
 from ..utils.checks import check_choice, check_count
 
-MAX_POINTS, MIN_CONFIDENCE = 2000, 0.5  # of the matches that the motion is fitted to
+MAX_POINTS, MIN_CONFIDENCE = 2000, 0.5  # number and least confidence of the matches that the motion is fitted to
 MAX_ERROR = 2.0  # pixels of an inlier's error
 MIN_INLIERS, MIN_SHARE = 12, 0.25  # A motion with fewer inliers, or a smaller share of them, is unknown.
 MIN_ZOOM = 0.6  # Cropping keeps at least this share of the sides.
@@ -26,7 +26,8 @@ class Stabilization:
     """How to steady frames.
 
     Attributes:
-        motion: of the camera between two frames: `"similarity"` (shift, turn and zoom) or `"homography"`.
+        motion: model of the camera's motion between two frames: `"similarity"` (shift, turn and zoom) or
+            `"homography"`.
         smooth: standard deviation of the smoothing over time, in frames.
         border: `"crop"` magnifies all frames equally, so that no border shows; `"fill"` keeps their scale and fills
             borders with black.

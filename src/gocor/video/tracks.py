@@ -13,7 +13,7 @@ from ..ops.sampling import sample_flow
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 
-MIN_CONFIDENCE = 0.5  # of the flow at a point: below it a track ends, and no track begins
+MIN_CONFIDENCE = 0.5  # least confidence of the flow at a point: below it a track ends, and no track begins
 TRAIL = 16  # frames that a trail shows
 FAR = 1e5  # pixels: points beyond, as after a homography, are drawn there
 GOLDEN = 0.618034  # turns of the hue from one track to the next
@@ -40,7 +40,7 @@ class Tracker:
 
     Args:
         count: number of points in a frame, at most.
-        points: of the frame to continue from.
+        points: points of the frame to continue from.
         next_id: number of the next track that begins.
     """
 

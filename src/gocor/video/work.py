@@ -22,8 +22,8 @@ class Analysis(NamedTuple):
 
     Attributes:
         rows: places of the tracks in each frame, `(N, 4)`: frame, track, x, y.
-        motions: of the camera from each frame to the next, `(n, 3, 3)`; empty without stabilisation.
-        points: of the frame after the chunk, whose tracks continue.
+        motions: motions of the camera from each frame to the next, `(n, 3, 3)`; empty without stabilisation.
+        points: points of the frame after the chunk, whose tracks continue.
         next_id: number of the next track.
     """
 

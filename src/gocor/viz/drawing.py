@@ -19,7 +19,7 @@ MAX_SIDE = 1600  # pixels
 MAX_LINES = 100
 GAP = 8  # pixels between the two pictures of `draw_matches`
 MIN_LEGEND, MAX_LEGEND = 32, 144  # pixels: a smaller legend is left out
-LEGEND_SHARE = 1 / 5  # of the picture's shorter side
+LEGEND_SHARE = 1 / 5  # size of the legend relative to the picture's shorter side
 FONT_HEIGHT = 30  # pixels of a line in OpenCV's font at scale 1
 
 

@@ -77,7 +77,7 @@ def write_image(path: PathLike, rgb: Picture, *, quality: int = 95) -> None:
     Args:
         path: the file.
         rgb: the picture.
-        quality: of a JPEG, from 0 to 100.
+        quality: quality of a JPEG, from 0 to 100.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in WRITABLE:

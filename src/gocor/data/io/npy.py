@@ -24,7 +24,7 @@ def parse_npy(data: bytes, name: str) -> NDArray[Any]:
 
     Args:
         data: content of the file.
-        name: of the file, for errors.
+        name: name of the file, for errors.
     """
     if not data.startswith(MAGIC) or len(data) < 12 or data[6] not in LENGTHS:
         raise InputError(f"{name} is not a NumPy array")

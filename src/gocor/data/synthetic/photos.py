@@ -19,7 +19,7 @@ from .sources import ImageFile, evenly_spaced, list_images, read_all, read_rgb
 
 MIN_SIDE = 32  # pixels: a photo with a shorter side shows too little to match
 MAX_ASPECT = 0.75  # largest height of a stored photo, relative to `max_side`; more square photos are stored smaller
-EPOCH_SEED = 0x70686F74  # of the random subsets
+EPOCH_SEED = 0x70686F74  # seed of the random subsets
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class AlignmentSearch:
         network: one that gives coarse matches, in evaluation mode.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        settings: of the alignment.
+        settings: settings of the alignment.
 
     Attributes:
         unaligned: view of each pair without alignment.
@@ -208,7 +208,7 @@ def fit_homography(view: View, side: int, settings: AlignmentSettings = DEFAULT_
 
     Args:
         view: the matches.
-        side: of the coarse images, in pixels.
+        side: side of the coarse images, in pixels.
         settings: thresholds.
 
     Returns:

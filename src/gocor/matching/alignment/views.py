@@ -50,7 +50,7 @@ class CoarseMatcher:
         network: one that gives coarse matches.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        settings: of the alignment.
+        settings: settings of the alignment.
 
     Attributes:
         side: side of the coarse images.

@@ -102,7 +102,7 @@ def correlate(
         query: `(B, C, H, W)`.
         radius: R.
         scale: factor of the products.
-        dtype: of the result; the reference's by default.
+        dtype: dtype of the result; the reference's by default.
         exact: never round operands to TF32, even where torch allows it. An iterative optimisation needs this.
     """
     if select.exporting():

@@ -210,7 +210,7 @@ def volume(
         beta: see `operators.LocalParameters`, as the next two.
         regularization: λ².
         step_factor: s.
-        options: with a radius of at most 4.
+        options: see `operators.LocalOptions`; the radius is at most 4.
     """
     reference, query = dense(reference), dense(query)
     batch, channels, height, width = reference.shape

@@ -13,7 +13,7 @@ class FolderStore:
     """A store in a folder: the result of the only pair in the folder itself, those of several in one folder each.
 
     Args:
-        root: the folder; it is created if need be. A relative path belongs to the present working directory.
+        root: the folder; it is created if it does not exist. A relative path refers to the current working directory.
     """
 
     def __init__(self, root: PathLike) -> None:

@@ -28,9 +28,9 @@ from .journal import JournaledFile, recover
 
 DONE = "done"  # the attribute of a group with the entries of done.json
 ONLY = "pair"  # the group of the only pair, which has no name
-VERSION = ("v108", "v108")  # of the format: fast with many groups, and without a mark of an open file
+VERSION = ("v108", "v108")  # version of the format: fast with many groups, and without a mark of an open file
 FORMATS = ((), ("flo",))
-END_OF_FILE = slice(28, 36)  # of the superblock, version 2
+END_OF_FILE = slice(28, 36)  # bytes of the superblock, version 2, that hold the end of the file
 
 
 @dataclass(frozen=True)
