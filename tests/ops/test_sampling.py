@@ -1,9 +1,9 @@
-"""Bilinear samples of maps, against OpenCV and beside holes."""
+"""Points of images: against OpenCV, beside holes and at borders."""
 
 import cv2
 import numpy as np
 
-from gocor.ops.sampling import sample_flow
+from gocor.ops.sampling import is_inside, nearest_pixels, sample_flow
 
 generator = np.random.default_rng(0)
 
@@ -29,3 +29,13 @@ def test_sampling_beside_a_hole_and_outside():
     assert np.isfinite(sample_flow(flow, np.array([[1.0, 2.0], [3.0, 1.0], [-5.0, 9.0]]))).all()
     assert np.isnan(sample_flow(flow, np.array([[1.5, 2.0]]))).all()
     assert sample_flow(np.ones((1, 1, 2)), np.array([[0.3, 0.2]])).tolist() == [[1, 1]]
+
+
+def test_the_outermost_pixel_centres_are_inside():
+    points = np.array([[0, 0], [3, 2], [3.01, 2], [3, 2.01], [-0.01, 1], [np.nan, 1], [1, np.inf]])
+    assert is_inside(points, (3, 4)).tolist() == [True, True, False, False, False, False, False]
+
+
+def test_the_nearest_pixel_of_a_point_outside_is_at_the_border():
+    x, y = nearest_pixels(np.array([[0.4, 1.6], [-7.0, 9.0], [3.6, 0.5]]), (3, 4))
+    assert (x.tolist(), y.tolist()) == ([0, 0, 3], [2, 2, 0])

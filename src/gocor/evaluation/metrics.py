@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
-from ..ops.sampling import sample_flow
+from ..ops.sampling import is_inside, sample_flow
 from ..utils.arrays import Array, Mask
 from ..utils.checks import check_choice
 from ..utils.errors import InputError
@@ -71,7 +71,7 @@ def endpoint_errors(
     height, width = pair.query.shape[:2]
     if rounding == "move" and pair.points is not None:
         start = np.rint(start)
-    inside = np.asarray(((end >= 0) & (end <= (width - 1, height - 1))).all(1), np.bool_)
+    inside = is_inside(end, pair.query.shape)
     if inside_only:
         start, end = start[inside], end[inside]
         occluded = None if occluded is None else occluded[inside]

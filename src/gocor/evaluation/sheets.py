@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair
 from ..models.network import MatchingNetwork
+from ..ops.sampling import is_inside
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import FlowField, Picture
 from ..utils.errors import InputError
@@ -34,8 +35,7 @@ def choose_pixel(pair: Pair) -> Point:
     centre = (np.array(pair.reference.shape[1::-1]) - 1) / 2
     if not len(start):
         return float(centre[0]), float(centre[1])
-    height, width = pair.query.shape[:2]
-    good = np.asarray(((end >= 0) & (end <= (width - 1, height - 1))).all(1))
+    good = is_inside(end, pair.query.shape)
     if occluded is not None and (good & ~occluded).any():
         good &= ~occluded
     if not good.any():

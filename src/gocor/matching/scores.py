@@ -13,6 +13,7 @@ from torch import Tensor
 from ..models.network import MatchingNetwork
 from ..models.stages import Stage
 from ..modules import GlobalGOCor, LocalGOCor
+from ..ops.sampling import is_inside
 from ..utils.arrays import Array
 from .api import working_size
 from .images import to_batch
@@ -186,8 +187,9 @@ def confident_cells(result: MatchResult, cells: tuple[int, int]) -> NDArray[np.f
     x = np.minimum(width - 1, ((columns + 0.5) * width / cells[1]).astype(int))
     flow = result.flow.numpy()[:, y, x]
     table = np.stack([x, y, x + flow[0], y + flow[1], columns, rows], -1).reshape(-1, 6).astype(np.float64)
-    inside = ((table[:, 2:4] >= 0) & (table[:, 2:4] <= np.subtract(result.query.shape[1::-1], 1))).all(1)
-    chosen = table[inside & (result.confidence.numpy()[y, x].ravel() >= MIN_CONFIDENCE)]
+    chosen = table[
+        is_inside(table[:, 2:4], result.query.shape) & (result.confidence.numpy()[y, x].ravel() >= MIN_CONFIDENCE)
+    ]
     return chosen[:: max(1, -(-len(chosen) // MAX_MEASURED))]
 
 

@@ -1,9 +1,21 @@
-"""Values of maps at positions between their pixels."""
+"""Points of images, as arrays: whether they are inside, their pixels, and the values of maps at them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def is_inside(points: NDArray[Any], size: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether points `(N, 2)`, x then y, are inside an image of a size (height, width): `[0, W-1] × [0, H-1]`."""
+    return np.asarray(((points >= 0) & (points <= (size[1] - 1, size[0] - 1))).all(1))
+
+
+def nearest_pixels(points: NDArray[Any], size: Sequence[int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Column and row of the pixel of an image (height, width) that is nearest to each point `(N, 2)`."""
+    x, y = np.rint(points).astype(np.intp).T
+    return x.clip(0, size[1] - 1), y.clip(0, size[0] - 1)
 
 
 def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> NDArray[np.float64]:

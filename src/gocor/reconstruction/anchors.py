@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
-from ..ops.sampling import sample_flow
+from ..ops.sampling import is_inside, nearest_pixels, sample_flow
 from ..ops.warp import inside_mask
 from ..utils.arrays import Array, FlowField, Mask, Picture
 
@@ -90,9 +90,8 @@ def _invert(
     away = anchors[found] - targets[nearest[found]]
     points = sources + np.linalg.solve(_slopes(flow, sources), away[:, :, None])[:, :, 0]
     error = np.linalg.norm(points + sample_flow(flow, points) - anchors[found], axis=1)
-    height, width = matched.shape
-    kept = (error <= MAX_INVERSE_ERROR) & ((points >= 0) & (points <= (width - 1, height - 1))).all(1)
-    columns, rows = _pixels(points, matched.shape)
+    kept = (error <= MAX_INVERSE_ERROR) & is_inside(points, matched.shape)
+    columns, rows = nearest_pixels(points, matched.shape)
     kept &= matched[rows, columns]
     values = confidence[sources[kept, 1].astype(int), sources[kept, 0].astype(int)]
     return Transfer(found[kept].astype(np.int32), points[kept], values.astype(np.float64))
@@ -113,20 +112,14 @@ def nearest_points(points: Array, wanted: Array, size: tuple[int, ...], reach: i
         return np.full(len(wanted), -1, np.intp)
     height, width = size
     raster = np.full((height + 2 * reach, width + 2 * reach), -1, np.intp)
-    columns, rows = _pixels(points, size)
+    columns, rows = nearest_pixels(points, size)
     raster[rows + reach, columns + reach] = np.arange(len(points))
-    columns, rows = _pixels(wanted, size)
+    columns, rows = nearest_pixels(wanted, size)
     steps = np.mgrid[: 2 * reach + 1, : 2 * reach + 1].reshape(2, -1)
     candidates = raster[rows[:, None] + steps[0], columns[:, None] + steps[1]]  # (M, (2·reach + 1)²)
     distances = np.linalg.norm(points[candidates] - wanted[:, None], axis=2)
     best = np.where(candidates < 0, np.inf, distances).argmin(1)
     return candidates[np.arange(len(wanted)), best]
-
-
-def _pixels(points: Array, size: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    height, width = size
-    x, y = np.rint(points).astype(np.intp).T
-    return x.clip(0, width - 1), y.clip(0, height - 1)
 
 
 def _slopes(flow: FlowField, pixels: Array) -> Array:

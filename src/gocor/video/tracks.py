@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
-from ..ops.sampling import sample_flow
+from ..ops.sampling import is_inside, nearest_pixels, sample_flow
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 
@@ -74,8 +74,7 @@ class Tracker:
         keep = _trusted(result, places)
         ids, places = ids[keep], places[keep]
         moved = places + sample_flow(result.flow.permute(1, 2, 0).numpy(), places)
-        limits = np.subtract(result.query.shape[1::-1], 1)
-        inside = ((moved >= 0) & (moved <= limits)).all(1)
+        inside = is_inside(moved, result.query.shape)
         self.points = Points(ids[inside], moved[inside])
         return self.points
 
@@ -108,9 +107,7 @@ class Trails:
 
 def _trusted(result: MatchResult, places: Array) -> Mask:
     """Whether the flow at places `(N, 2)` is confident, and the query shows them."""
-    height, width = result.confidence.shape
-    x, y = np.rint(places).astype(int).T
-    x, y = x.clip(0, width - 1), y.clip(0, height - 1)
+    x, y = nearest_pixels(places, result.confidence.shape)
     return np.asarray((result.confidence.numpy()[y, x] >= MIN_CONFIDENCE) & ~result.occlusion.numpy()[y, x])
 
 
