@@ -56,8 +56,10 @@ def load_model(
     Returns:
         The network in evaluation mode.
     """
-    trained = name in shipped() if weights == "default" else weights is not None
-    path = Path(shipped_file(name) if weights == "default" else weights) if trained and weights is not None else None
+    if weights == "default":
+        path = shipped_file(name) if name in shipped() else None
+    else:
+        path = None if weights is None else Path(weights)
     state, metadata = ({}, {}) if path is None else read_state(path)
     network = create_model(name, variant_of(metadata) | flatten(options or {}))
     if _is_vgg(network.pyramid):

@@ -14,12 +14,12 @@ import torch
 
 from ..evaluation.baselines import network_matcher
 from ..evaluation.benchmarks import Benchmark
-from ..evaluation.named_matchers import NamedMatcher, load_later
+from ..evaluation.named_matchers import NamedMatcher, load_later, load_seeded
 from ..evaluation.runner import Evaluation
 from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..models.registry import sketch
-from ..models.weights import UntrainedWarning, load_model
+from ..models.weights import UntrainedWarning
 from ..training.config import FILE as CONFIG
 from ..training.config import TrainConfig, make_config, merge_options, read_toml
 from ..training.loop import train
@@ -220,10 +220,9 @@ def _network(run: StudyRun, variant: Variant, seed: int) -> MatchingNetwork:
 
 
 def _start_values(model: str, network: Mapping[str, Any], device: str) -> MatchingNetwork:
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrainedWarning)
-        torch.manual_seed(0)
-        return load_model(model, None, options=network, device=device)
+        return load_seeded(model, None, device, options=network)
 
 
 @cache
