@@ -1,6 +1,5 @@
 """Metrics, each against a computation of another kind."""
 
-import cv2
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ from gocor.evaluation.metrics import (
     endpoint_errors,
     ratios,
     regions,
-    sample_flow,
     sums,
 )
 
@@ -71,29 +69,6 @@ def test_what_is_not_finite_counts_as_the_diagonal(bad):
 def test_a_flow_of_another_shape_is_an_error():
     with pytest.raises(ValueError, match=r"a: the flow must have shape \(3, 4, 2\), got \(2, 3, 4\)"):
         endpoint_errors(dense(np.zeros((3, 4, 2))), np.zeros((2, 3, 4)))
-
-
-def test_sampling_against_opencv():
-    flow = generator.normal(size=(20, 30, 2)).astype(np.float32)
-    points = np.column_stack([generator.uniform(0, 29, 200), generator.uniform(0, 19, 200)])
-    points[:3] = [[29, 19], [0, 0], [29, 3.5]]
-    theirs = cv2.remap(flow, *points.astype(np.float32).T, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE).reshape(
-        -1, 2
-    )
-    assert np.abs(sample_flow(flow, points) - theirs).max() < 0.2  # OpenCV rounds weights to 1/32
-    exact = sample_flow(flow, np.array([[3.25, 4.5]]))[0]
-    square = flow[4:6, 3:5].astype(float)
-    assert np.allclose(
-        exact, 0.5 * (0.75 * square[0, 0] + 0.25 * square[0, 1] + 0.75 * square[1, 0] + 0.25 * square[1, 1])
-    )
-
-
-def test_sampling_beside_a_hole_and_outside():
-    flow = np.zeros((4, 4, 2))
-    flow[2, 2] = np.nan
-    assert np.isfinite(sample_flow(flow, np.array([[1.0, 2.0], [3.0, 1.0], [-5.0, 9.0]]))).all()
-    assert np.isnan(sample_flow(flow, np.array([[1.5, 2.0]]))).all()
-    assert sample_flow(np.ones((1, 1, 2)), np.array([[0.3, 0.2]])).tolist() == [[1, 1]]
 
 
 def test_points_are_interpolated_or_rounded():

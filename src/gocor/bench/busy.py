@@ -14,8 +14,8 @@ class Busy:
     """Readings of a GPU's load.
 
     Attributes:
-        share: mean share of the time in which the GPU ran a kernel, in [0, 1], by `nvidia-smi`; `None` while the block
-            runs, without a GPU and without that program.
+        share: mean share of the time in which the GPU ran a kernel, in [0, 1], by `nvidia-smi`; `None` until the block
+            ends, and without a GPU or that program.
     """
 
     share: float | None = None
@@ -44,6 +44,6 @@ def measure_busy(device: torch.device) -> Iterator[Busy]:
 
 
 def mean_share(output: str) -> float | None:
-    """The mean of percentages, one a line; the first one is of the time before. `None` if there are no others."""
+    """Mean of percentages, one per line. The first is left out: it is older. `None` if there are no others."""
     values = [float(line) for line in output.split("\n") if line.strip().isdecimal()][1:]
     return mean(values) / 100 if values else None

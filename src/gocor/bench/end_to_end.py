@@ -21,13 +21,14 @@ from ..pipeline.pairs import Pair
 from ..pipeline.stores.folder import FolderStore
 from ..pipeline.worker import Match, Worker, load_network, network_match
 from ..utils.arrays import Picture
+from ..viz.drawing import picture_of
 from .busy import measure_busy
 from .report import digits
 
 CLASSICAL = {"OpenCV DIS": "dis", "SIFT + MAGSAC++": "sift-homography"}
-CLASSICAL_PAIRS = 16  # at most, the first ones
+CLASSICAL_PAIRS = 16  # largest number of pairs for classical methods, the first ones
 STAGES = ("decode", "align", "match", "write")
-SIZES = ((480, 640), (512, 384))  # of the pairs that are rendered, in turns
+SIZES = ((480, 640), (512, 384))  # sizes of the rendered pairs, in turns
 SIZES_GPU = ((768, 1024),)
 CPU = torch.device("cpu")
 WARM_BATCHES_GPU = 3  # before the time is taken: kernels are compiled and graphs recorded
@@ -38,9 +39,9 @@ class Speed:
     """Speed of one method.
 
     Attributes:
-        method: its name.
+        method: name of the method.
         pairs: number of pairs.
-        seconds: from the first file that is read to the last that is written.
+        seconds: seconds from the first file that is read to the last that is written.
         processor: seconds of processor time in all threads, which other programs on the machine affect less; `None` for
             several processes.
         stages: seconds in each stage, over all threads. Stages overlap, so that their sum may exceed `seconds`.
@@ -83,11 +84,11 @@ def measure_matching(
     The network is measured without and with pictures of the results.
 
     Args:
-        pairs: to match.
+        pairs: pairs to match.
         job: how the network matches, and what is written of each pair.
-        device: of the network.
+        device: device of the network.
         report: called with a line that says what is being measured.
-        processes: number of worker processes for the network, beside a measurement in this process.
+        processes: number of worker processes for the network, measured in addition to this process.
     """
     from .processes import measure_processes
 
@@ -144,7 +145,7 @@ def render_pairs(
         paths = []
         for name, images in (("a", batch.reference), ("b", batch.query)):
             paths.append(folder / f"{number:03}{name}.jpg")
-            write_image(paths[-1], images[0].permute(1, 2, 0).round().clamp(0, 255).byte().cpu().numpy())
+            write_image(paths[-1], picture_of(images[0]))
         found.append(Pair(paths[0], paths[1], f"{number:03}"))
     return found
 

@@ -11,7 +11,7 @@ import torch
 from .work import Work
 
 MIB = 2**20
-# The first call of a custom operator imports this module and Numba. Their 200 MiB must not count as the work's memory.
+# The first call of a custom operator imports this module and Numba. Their 200 MiB are not memory of the work.
 LAZY_IMPORT = "torch._dynamo"
 WARM_UP = Work("layer", "plain", (8, 8), channels=1, backward=True)
 
@@ -21,7 +21,7 @@ def peak_memory(work: Work, device: torch.device, threads: int) -> float | None:
 
     On a GPU: the peak of allocated memory after a first call, which compiles kernels and chooses algorithms; for a CUDA
     graph, the memory that torch reserves, because a graph keeps all of it. On a CPU: the growth of the resident set of
-    a process of its own. `None` on Windows, which does not report it, and if the process ran out of memory.
+    a separate process. `None` on Windows, which does not report it, and if the process ran out of memory.
     """
     if device.type == "cuda":
         return _gpu_peak(work, device) / MIB

@@ -35,5 +35,5 @@ def measure_processes(name: str, pairs: Sequence[Pair], job: Job, device: torch.
 
 
 def _again(pairs: Sequence[Pair], count: int) -> Iterator[Pair]:
-    """So many pairs under other names."""
+    """`count` pairs, repeated if need be, under other names."""
     return (replace(pair, name=f"first-{i}") for i, pair in enumerate(islice(cycle(pairs), count)))

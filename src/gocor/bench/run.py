@@ -19,7 +19,7 @@ class Settings:
     """How to measure.
 
     Attributes:
-        device: to measure on, a CPU or a GPU.
+        device: device to measure on, a CPU or a GPU.
         repeats: number of timed calls of each variant.
         memory: measure peak memory too.
     """
@@ -72,7 +72,7 @@ def measure(table: Table, settings: Settings, report: Callable[[str], None] = la
     """Measure a table. Memory is measured apart from time.
 
     Args:
-        table: to measure.
+        table: the table to measure.
         settings: device and number of repeats.
         report: called with a line that says what is being measured.
     """

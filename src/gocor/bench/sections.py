@@ -26,8 +26,8 @@ class Table:
     """Cases with the same variants.
 
     Attributes:
-        title: of the table.
-        cases: its rows.
+        title: title of the table.
+        cases: rows of the table.
         growth: compare each row with the one before too. All rows are then measured in turns.
     """
 
@@ -139,7 +139,7 @@ def tables(section: str, scale: Scale, dtype: str, *, recorded: bool = False) ->
     Args:
         section: one of `SECTIONS`.
         scale: sizes of images and batches.
-        dtype: of the networks and layers.
+        dtype: dtype of the networks and layers.
         recorded: add tables of networks and of training steps as CUDA graphs.
     """
     found = SECTIONS[section](scale)

@@ -24,15 +24,15 @@ class Work:
         kind: `"network"` is a network from image tensors to flow, and to confidence if it learns one; `"layer"` is a
             local correlation layer; `"training"` is the forward pass of a network, a loss and the backward pass, with
             TF32 on a GPU.
-        name: of the network, or `"plain"` or `"gocor"` for a layer.
+        name: name of the network, or `"plain"` or `"gocor"` for a layer.
         size: (height, width) of the images or of the layer's features.
         batch: number of pairs.
         iters_local: iterations of local GOCor, `None` for the layers' own number.
         iters_global: iterations of global GOCor, likewise.
-        updates: of a recurrent network, `None` for its own number.
-        options: in which a network differs from the registered one, as pairs of name and value.
-        channels: of a layer's features.
-        radius: of a layer.
+        updates: updates of a recurrent network, `None` for its own number.
+        options: options in which a network differs from the registered one, as pairs of name and value.
+        channels: channels of a layer's features.
+        radius: radius of a layer.
         backward: include a layer's backward pass, for both feature maps and all parameters.
         dtype: `"float32"`, or a 16-bit dtype: of autocast for networks, of the features for layers.
         recorded: replay a CUDA graph, see `MatchingNetwork.accelerate`. Without a GPU it has no effect.
@@ -54,10 +54,8 @@ class Work:
 
     def build(self, device: torch.device) -> Callable[[], object]:
         """Create the network or layer and its inputs on a device. The function that is returned does the work once."""
-        generator = torch.Generator().manual_seed(0)
-        return {"network": self._network, "layer": self._layer, "training": self._training}[self.kind](
-            device, generator
-        )
+        build = {"network": self._network, "layer": self._layer, "training": self._training}[self.kind]
+        return build(device, torch.Generator().manual_seed(0))
 
     def _load(self, device: torch.device) -> MatchingNetwork:
         with warnings.catch_warnings():

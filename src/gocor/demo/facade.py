@@ -10,7 +10,7 @@ from ..utils.arrays import Picture
 
 Floats = NDArray[np.floating]
 
-HEIGHT, WIDTH, _ = SHAPE = (384, 480, 3)  # of both views
+HEIGHT, WIDTH, _ = SHAPE = (384, 480, 3)  # shape of both views
 SEED = 40  # gives a clear picture; with seeds 0 to 79, GOCor's peak is at the true match after three iterations
 
 # The façade consists of TILES (columns, rows) with a window each. Lengths are in pixels of the reference view; the
@@ -18,11 +18,11 @@ SEED = 40  # gives a clear picture; with seeds 0 to 79, GOCor's peak is at the t
 TILE, TILES, OVERSAMPLING = (60, 72), (12, 9), 3
 ORIGIN = (120, 136)  # upper left corner of the reference view on the façade
 PANE = (15, 12, 45, 56)  # left, top, right and bottom of the glass in a tile
-WINDOW_CENTRE = (29.5, 33.5)  # in a tile
+WINDOW_CENTRE = (29.5, 33.5)  # centre of the window in a tile
 WALL, JOINT, SHADE, STONE = (0.74, 0.62, 0.50), (0.69, 0.57, 0.46), (0.60, 0.50, 0.42), (0.88, 0.85, 0.80)
 GLASS, LIT, LAMP, SKY = (0.23, 0.28, 0.34), (0.50, 0.43, 0.28), (0.95, 0.88, 0.60), (0.55, 0.62, 0.70)
 BLIND, SLAT, LEAF = (0.78, 0.74, 0.62), (0.65, 0.61, 0.50), (0.18, 0.50, 0.18)
-TRANSPARENCY = 0.5  # of the glass
+TRANSPARENCY = 0.5  # transparency of the glass
 
 # Corners of the reference view and their positions in the query view, clockwise from the upper left.
 CORNERS = ((0, 0), (WIDTH - 1, 0), (WIDTH - 1, HEIGHT - 1), (0, HEIGHT - 1))

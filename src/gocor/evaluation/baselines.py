@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..data.datasets import homography_flow
 from ..matching.api import match_tensors
@@ -77,7 +78,7 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
     """A network as a matcher that computes exactly the flow of `gocor.match` with the same options.
 
     Args:
-        network: on any device; in training mode it stays, and is matched as in evaluation mode.
+        network: a network on any device. It is used in evaluation mode, and keeps the mode that it is in.
         flips: try mirrored images too, as on TSS, if the network can.
         **options: fields of `MatchOptions`. Alignment is off unless `align` is given, so that the network is measured.
     """
@@ -86,14 +87,19 @@ def network_matcher(network: MatchingNetwork, *, flips: bool = False, **options:
     def matcher(reference: Picture, query: Picture) -> FlowField:
         first, second = (to_batch([picture], network) for picture in (reference, query))
         flow = match_tensors(network, first, second, chosen, backward=False, flips=flips).forward
-        return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
+        return as_field(flow)
 
     return matcher
 
 
 def match_options(options: Mapping[str, Any]) -> MatchOptions:
-    """Options of matching in an evaluation: those of `gocor.match`, but for alignment, which is off by default."""
+    """Options of matching in an evaluation: those of `gocor.match`, except that alignment is off by default."""
     return MatchOptions(**{"align": False, **options})
+
+
+def as_field(flow: Tensor) -> FlowField:
+    """Flow `(1, 2, H, W)` → `(H, W, 2)` float32."""
+    return np.ascontiguousarray(flow[0].permute(1, 2, 0).float().cpu().numpy())
 
 
 def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: Picture) -> FlowField:
@@ -107,7 +113,7 @@ def _at_one_size(method: Callable[[Any, Any], Any], reference: Picture, query: P
     flow = method(first, cv2.resize(second, size[::-1], interpolation=cv2.INTER_AREA))
     flow = torch.from_numpy(np.asarray(flow, np.float32)).permute(2, 0, 1)[None]
     back = resize_flow(flow, size, query_size=size, new_query_size=query_size)
-    return np.ascontiguousarray(back[0].permute(1, 2, 0).numpy())
+    return as_field(back)
 
 
 def _opencv() -> Any:

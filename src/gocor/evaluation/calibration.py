@@ -1,6 +1,6 @@
-"""Calibration: whether a share of c is right of the matches with a confidence of c.
+"""Calibration: whether a share c of the matches with confidence c is right.
 
-A pair is reduced to sums over the points of each bin of confidence. Every pair counts alike, whatever its points.
+A pair is reduced to sums over the points of each bin of confidence. Every pair has the same weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair
 from ..models.outputs import RIGHT_WITHIN
+from ..ops.sampling import sample_flow
 from ..utils.arrays import Array, Mask
 from ..utils.errors import InputError
 from .estimates import Estimate
-from .metrics import Rounding, endpoint_errors, sample_flow
+from .metrics import Rounding, endpoint_errors
 
-BINS = 10  # of equal width, from 0 to 1
+BINS = 10  # bins of equal width, from 0 to 1
 KINDS = ("confidence", "visibility")
 
 Figures = dict[str, Any]
@@ -34,7 +35,7 @@ def calibration_row(pair: Pair, found: Estimate, *, rounding: Rounding = "none")
     Args:
         pair: the ground truth.
         found: the estimate.
-        rounding: of sparse points, see `endpoint_errors`.
+        rounding: rounding of sparse points, see `endpoint_errors`.
 
     Returns:
         What `compare` returns, for `confidence` and, if there is one and occlusions are known, for `visibility`.
@@ -57,11 +58,12 @@ def calibration_row(pair: Pair, found: Estimate, *, rounding: Rounding = "none")
 
 
 def compare(probability: Array, truth: Mask, error: Array | None = None) -> Figures:
-    """Compare the probabilities `(N,)` of points with what is true of them.
+    """Compare the predicted probabilities `(N,)` of points with the truth.
 
     Returns:
-        `bins`: for each bin of probability the number of points `n`, the sum of their probabilities `predicted` and the
-        number of those that it is true of, `true`. `auc`: see `roc_auc`. `ause`: see `ause`; only with errors.
+        `bins`: for each bin of probability the number of points `n`, the sum of their probabilities `predicted`, and
+        the number of points `true` for which the prediction is true. `auc`: see `roc_auc`. `ause`: see `ause`; only
+        with errors.
     """
     index = np.minimum((probability * BINS).astype(np.intp), BINS - 1)
     counts = {"n": None, "predicted": probability, "true": truth.astype(np.float64)}
@@ -102,7 +104,7 @@ def ause(score: Array, error: Array) -> float:
 
 
 def summarise_calibration(rows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Calibration over pairs, each of which counts alike.
+    """Calibration over pairs, which all have the same weight.
 
     Args:
         rows: those of `score`.

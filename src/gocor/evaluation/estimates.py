@@ -12,11 +12,11 @@ from ..matching.certainty import certainty, visibility
 from ..matching.images import to_batch
 from ..models.network import MatchingNetwork
 from ..utils.arrays import FlowField, Picture
-from .baselines import match_options
+from .baselines import as_field, match_options
 
 
 class Estimate(NamedTuple):
-    """What a matcher says about two images.
+    """The flow of a matcher between two images, with its confidence.
 
     Attributes:
         flow: `(H, W, 2)`, reference pixel + flow = query pixel, x first, in the query's own pixels.
@@ -51,7 +51,7 @@ def network_estimator(
         confidence, _ = certainty(found, (query_height, query_width), working_scale(size, height, width))
         visible = visibility(found, (query_height, query_width))
         return Estimate(
-            flow=np.ascontiguousarray(found.forward[0].permute(1, 2, 0).float().cpu().numpy()),
+            flow=as_field(found.forward),
             confidence=_map(confidence),
             visibility=None if visible is None else _map(visible),
             scale=(size[1] / query_width, size[0] / query_height),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Cameras, Pair
 from ..ops.homography import project
+from ..ops.sampling import is_inside
 from ..utils.arrays import Array
 from ..utils.errors import InputError
 
@@ -65,8 +66,7 @@ def grid_matches(flow: NDArray[Any], query_size: Sequence[int]) -> Array:
     step = max(1, int(np.sqrt(height * width / MATCHES)))
     y, x = (axis.ravel() for axis in np.mgrid[step // 2 : height : step, step // 2 : width : step])
     end = np.stack([x, y], 1) + flow[y, x].astype(np.float64)
-    inside = np.isfinite(end).all(1) & ((end >= 0) & (end <= (query_size[1] - 1, query_size[0] - 1))).all(1)
-    return np.column_stack([x, y, end])[inside].astype(np.float64)
+    return np.column_stack([x, y, end])[is_inside(end, query_size)].astype(np.float64)
 
 
 def homography_error(pair: Pair, flow: NDArray[Any]) -> float:

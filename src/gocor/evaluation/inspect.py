@@ -93,9 +93,9 @@ def draw_layer(layer: Layer) -> bytes:
     return png(made)
 
 
-def describe_layer(layer: Layer, knots: int = 10) -> dict[str, Any]:
-    """Scalars of a layer and samples of its curves, for JSON."""
-    steps = np.linspace(0, len(layer.distance) - 1, knots + 2).round().astype(int)
+def describe_layer(layer: Layer) -> dict[str, Any]:
+    """Scalars of a layer and samples of its curves at twelve distances, for JSON."""
+    steps = np.linspace(0, len(layer.distance) - 1, 12).round().astype(int)
     return {
         "name": layer.name,
         "kind": layer.kind,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.datasets import Pair
+from ..ops.sampling import is_inside, sample_flow
 from ..utils.arrays import Array, Mask
 from ..utils.checks import check_choice
 from ..utils.errors import InputError
@@ -70,7 +71,7 @@ def endpoint_errors(
     height, width = pair.query.shape[:2]
     if rounding == "move" and pair.points is not None:
         start = np.rint(start)
-    inside = np.asarray(((end >= 0) & (end <= (width - 1, height - 1))).all(1), np.bool_)
+    inside = is_inside(end, pair.query.shape)
     if inside_only:
         start, end = start[inside], end[inside]
         occluded = None if occluded is None else occluded[inside]
@@ -84,22 +85,6 @@ def endpoint_errors(
         error = np.linalg.norm((start + estimate - end) * scale, axis=1)
     error = np.where(np.isfinite(error), error, np.hypot(width * scale[0], height * scale[1]))
     return Errors(error, np.linalg.norm(end - start, axis=1), start, occluded, inside)
-
-
-def sample_flow(flow: NDArray[Any], points: NDArray[Any]) -> Array:
-    """Bilinear samples `(N, C)` of a flow `(H, W, 2)` or other maps `(H, W, C)` at points `(x, y)`.
-
-    Points outside are moved to the border.
-    """
-    height, width = flow.shape[:2]
-    x, y = np.clip(points, 0, (width - 1, height - 1)).astype(np.float64).T
-    left, top = np.minimum(x.astype(np.intp), max(width - 2, 0)), np.minimum(y.astype(np.intp), max(height - 2, 0))
-    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    u, v = (x - left)[:, None], (y - top)[:, None]
-    values = flow.astype(np.float64)
-    upper = np.where(u > 0, values[top, left] * (1 - u) + values[top, right] * u, values[top, left])
-    lower = np.where(u > 0, values[bottom, left] * (1 - u) + values[bottom, right] * u, values[bottom, left])
-    return np.where(v > 0, upper * (1 - v) + lower * v, upper)
 
 
 def sums(error: Array, length: Array, *, limit: float | None = None) -> Sums:

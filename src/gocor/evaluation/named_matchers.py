@@ -25,7 +25,7 @@ class NamedMatcher:
         label: name in the table.
         load: returns the matcher or network.
         options: how a network matches; `None` for functions.
-        note: what results depend on beside options and data: weights, device, library versions.
+        note: what results depend on besides options and data: weights, device, library versions.
     """
 
     label: str
@@ -103,13 +103,13 @@ def load_later(name: str, weights: str | None, device: str, options: MatchOption
     return NamedMatcher(name, cache(partial(load_seeded, name, weights, device, fast=options.fast)), options, note)
 
 
-def load_seeded(name: str, weights: str | None, device: str, *, fast: bool = False) -> MatchingNetwork:
+def load_seeded(name: str, weights: str | None, device: str, **options: Any) -> MatchingNetwork:
     """`load_model` with the same initial values each time; the state of the random generator is kept."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return load_model(name, weights, device=device, fast=fast)
+        return load_model(name, weights, device=device, **options)
 
 
 def find_weights(name: str, weights: PathLike) -> str | None:

@@ -126,7 +126,7 @@ def draw_metrics(lines: Mapping[str, tuple[Sequence[float], Sequence[Mapping[str
     """Plot metrics over a number, with a panel for each metric.
 
     Args:
-        lines: by matcher, its values on the x axis and the metrics at them.
+        lines: for each matcher, the values on the x axis and the metrics at them.
         xlabel: label of the x axis.
     """
     metrics = list(next(iter(lines.values()))[1][0])

@@ -1,4 +1,4 @@
-"""Protocols: how images are prepared, which points count, and how metrics are averaged, for each data set."""
+"""Protocols of the data sets: how images are prepared, which points count, and how metrics are averaged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

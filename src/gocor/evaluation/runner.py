@@ -70,15 +70,15 @@ def evaluate(
     """Match the pairs of a data set and score them.
 
     Args:
-        matcher: a network on any device and in any mode, which it keeps, or a function, see `baselines`. A function
-            may also return an `Estimate`, whose confidence is scored if the protocol says so.
+        matcher: a network on any device and in any mode, or a function, see `baselines`. A function may also return an
+            `Estimate`, whose confidence is scored if the protocol says so.
         dataset: the pairs.
         protocol: how to score them.
         save: folder for the result of each pair, written as soon as it is computed. Results that are there already,
             with the same options, note and protocol, are not computed again.
-        note: what results depend on beside data and options, such as weights.
+        note: what results depend on besides data and options, such as weights.
         progress: called with the names of the data set and of the pair after each pair.
-        **options: of a network: fields of `MatchOptions`, with alignment off unless `align` is given.
+        **options: options of a network: fields of `MatchOptions`, with alignment off unless `align` is given.
 
     Returns:
         The figures. A resumed evaluation gives the same figures as an uninterrupted one.

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from ..data.datasets import Pair
 from ..models.network import MatchingNetwork
+from ..ops.sampling import is_inside
 from ..ops.warp import inside_mask, warp
 from ..utils.arrays import FlowField, Picture
 from ..utils.errors import InputError
 from ..utils.files import PathLike, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale, flow_to_color
+from ..viz.drawing import picture_of
 from .baselines import Matcher, network_matcher
 from .benchmarks import Benchmark
 from .confidences import Confidences, confidences
@@ -33,8 +35,7 @@ def choose_pixel(pair: Pair) -> Point:
     centre = (np.array(pair.reference.shape[1::-1]) - 1) / 2
     if not len(start):
         return float(centre[0]), float(centre[1])
-    height, width = pair.query.shape[:2]
-    good = np.asarray(((end >= 0) & (end <= (width - 1, height - 1))).all(1))
+    good = is_inside(end, pair.query.shape)
     if occluded is not None and (good & ~occluded).any():
         good &= ~occluded
     if not good.any():
@@ -208,8 +209,7 @@ def _warped(pair: Pair, flow: FlowField) -> Picture:
     query = torch.from_numpy(pair.query).permute(2, 0, 1)[None].float()
     field = torch.from_numpy(np.ascontiguousarray(flow.transpose(2, 0, 1)))[None]
     seen = inside_mask(field, pair.query.shape[:2])[0, 0].numpy()
-    picture = warp(query, field)[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-    return np.where(seen[..., None], picture, np.uint8(255))
+    return np.where(seen[..., None], picture_of(warp(query, field)[0]), np.uint8(255))
 
 
 def _show(panel: Any, picture: Picture, title: str) -> None:

@@ -49,7 +49,7 @@ class Errors:
 
 
 def sample_pairs(network: MatchingNetwork, side: int) -> list[Pair]:
-    """The bundled pair of photos at three sizes, enlarged if need be, and the results of `network.predict`."""
+    """The bundled pair of photos at three sizes, enlarged for large sides, and the results of `network.predict`."""
     photos = [read_image(ASSETS / f"{name}.jpg") for name in ("reference", "query")]
     images = [torch.from_numpy(photo).permute(2, 0, 1)[None].float() for photo in photos]
     pairs = []

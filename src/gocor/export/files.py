@@ -34,7 +34,7 @@ class Exported:
     """What was written.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         bytes: size of the file.
         errors: differences to the network on test images.
         metadata: the entries that the file holds.
@@ -61,7 +61,7 @@ def export_model(
     `(B, 1, H, W)`. Resizing is part of the graph, and it holds no custom operator.
 
     Args:
-        network: from `load_model`, on the CPU; its `fixed_side` and its precision are set.
+        network: a network from `load_model`, on the CPU; its `fixed_side` and its precision are set.
         path: file to write; the suffix chooses the format, `.onnx` or `.pt2`.
         size: longer side, in pixels, that the network works at. `None` takes the network's `min_size`; 0 keeps the
             images' own size, for networks that can.
@@ -154,7 +154,7 @@ def _check_packages() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide the exporter's messages about packages and names of its own."""
+    """Hide the exporter's messages about its own packages and names."""
     loggers = [logging.getLogger(name) for name in CHATTY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

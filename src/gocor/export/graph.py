@@ -16,7 +16,7 @@ class MatchingGraph(nn.Module):
     """`MatchingNetwork.predict` without branches that depend on the size of the images.
 
     Args:
-        network: in evaluation mode. Its `fixed_side` is set.
+        network: a network in evaluation mode. Its `fixed_side` is set.
         side: longer side, in pixels, to which both images are resized; 0 keeps their own size, which the network
             rounds.
     """

@@ -28,7 +28,7 @@ LOG = logging.getLogger("gocor.matching")
 """Reports at level INFO what matching is doing: reading, aligning, matching, writing."""
 
 
-# A path is a sequence of characters too: the first signature that fits a call counts, and it is this one.
+# A path is a sequence of strings too, so both signatures fit it. The first one counts.
 @overload
 def match(  # type: ignore[overload-overlap]
     reference: ImageLike,
@@ -156,9 +156,9 @@ def match_stream(
 
     Args:
         pairs: images as `match` takes them.
-        network: on any device.
+        network: a network on any device.
         options: how to match.
-        batch_size: consecutive pairs of equal sizes are matched together, at most so many.
+        batch_size: largest number of consecutive pairs of equal sizes that are matched together.
     """
     batch: list[tuple[Picture, Picture]] = []
     for pair in pairs:
@@ -185,7 +185,7 @@ def match_tensors(
     """Flow between two batches of images. Both `match` and `gocor eval` use networks through this function.
 
     Args:
-        network: nothing of it changes: in training mode it stays, and is used as in evaluation mode.
+        network: it is used in evaluation mode, and keeps the mode that it is in.
         reference: RGB images `(B, 3, H, W)` in [0, 255], with the network's device and dtype; as `Images`, what was
             computed from one of them is reused.
         query: RGB images `(B, 3, Hq, Wq)`, likewise.
@@ -239,10 +239,10 @@ def match_pictures(
     """Match pairs that all have the same two sizes, in one batch.
 
     Args:
-        batch: RGB `(H, W, 3)` uint8. A picture is the same as another one if both are the same object.
-        network: on any device.
+        batch: RGB `(H, W, 3)` uint8. Pictures are compared by identity: one array is one picture.
+        network: a network on any device.
         options: how to match.
-        cache: what was computed of the pictures of other pairs; `None` to keep nothing.
+        cache: features of the pictures of other pairs; `None` to keep none.
     """
     references, queries = zip(*batch, strict=True)
     first, second = (Images(to_batch(pictures, network), pictures, cache) for pictures in (references, queries))
@@ -257,7 +257,7 @@ def to_results(
     found: Matched,
     options: MatchOptions,
 ) -> list[MatchResult]:
-    """Results of pairs that all have the same two sizes, from the flows that were found between them."""
+    """Results of pairs that all have the same two sizes, from their flows."""
     height, width = references[0].shape[:2]
     query_height, query_width = queries[0].shape[:2]
     size = working_size(network, height, width, options)

@@ -24,10 +24,10 @@ class Matched(NamedTuple):
 
 
 def certainty(found: Matched, query_size: tuple[int, int], scale: float) -> tuple[Tensor, Tensor]:
-    """Confidence and occlusion mask of a flow, both `(B, 1, H, W)`; as predicted, or by `consistency`.
+    """Confidence and occlusion mask of a flow, both `(B, 1, H, W)`: predicted if there are any, else `consistency`.
 
     Args:
-        found: with a predicted confidence, or with the backward flow.
+        found: must have a predicted confidence or the backward flow.
         query_size: `(Hq, Wq)`.
         scale: see `consistency`.
     """

@@ -1,4 +1,4 @@
-"""What a network computes from one image alone, computed once for all pairs of the image."""
+"""Features of images, computed once for all pairs of an image."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -13,20 +13,21 @@ from ..models.outputs import ImageFeatures, Prediction
 from ..models.resizing import resize_image
 
 Tensors = tuple[Tensor, ...]
-CPU_BYTES = 512 * 2**20  # of features that are kept in main memory
-GPU_SHARE = 1 / 8  # of a GPU's memory that features may take
+CPU_BYTES = 512 * 2**20  # bytes of features that are kept in main memory
+GPU_SHARE = 1 / 8  # share of a GPU's memory that features may take
 
 
 class FeatureCache:
-    """The features that were used last, by the image and by what they are for.
+    """A least-recently-used cache of features, by image and by kind.
 
-    Images are told apart by identity, not by content. The cache holds them, so that their identity stays theirs.
+    Images are compared by identity, not by content. The cache holds the images too, so that no other object gets their
+    identity.
 
     Args:
-        limit: bytes of features and of the images that they belong to, at most; `None` for no limit.
+        limit: largest number of bytes of features and of their images; `None` for no limit.
 
     Attributes:
-        bytes: so far.
+        bytes: number of bytes that the cache holds.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -42,7 +43,7 @@ class FeatureCache:
         return self._kept[key][1]
 
     def put(self, image: Any, kind: Hashable, tensors: Tensors) -> None:
-        """Keep features. Those that were not used for longest make room for them."""
+        """Keep features. The least recently used ones are dropped to make room."""
         self._remove((id(image), kind))
         self._kept[id(image), kind] = image, tensors
         self.bytes += _size(image, tensors)
@@ -75,8 +76,8 @@ class Images:
 
     Attributes:
         pixels: RGB `(B, 3, H, W)` in [0, 255].
-        identities: of each image, the object that stands for it in the cache.
-        cache: features of these and other images; `None` to keep none.
+        identities: for each image, the object that identifies it in the cache.
+        cache: keeps features of these and other images; `None` to keep none.
     """
 
     pixels: Tensor
@@ -85,7 +86,7 @@ class Images:
 
     @staticmethod
     def of(images: "Tensor | Images", cache: FeatureCache | None = None) -> "Images":
-        """Images that occur nowhere else, or a batch with identities; with a cache, unless it has one."""
+        """A batch of images. A tensor gets new identities; a batch without a cache gets this one."""
         if isinstance(images, Images):
             return images if images.cache is not None else replace(images, cache=cache)
         return Images(images, [object() for _ in images], cache)
@@ -108,11 +109,11 @@ def encode(
     prepare: Callable[[Tensor], Tensor],
     compute: Callable[[Tensor], Tensors],
 ) -> list[Tensors]:
-    """Features of batches of images. Those that no cache holds are computed in one call, each image once.
+    """Features of batches of images. Features that no cache holds are computed in one call, each image once.
 
     Args:
-        batches: of any sizes.
-        kind: name of what `prepare` and `compute` do.
+        batches: batches of images of any sizes.
+        kind: key of the features in the cache; it identifies what `prepare` and `compute` do.
         prepare: one image `(1, 3, H, W)` → the input of `compute`, of a size that is the same for all.
         compute: prepared images `(N, 3, h, w)` → features `(N, …)`.
 
@@ -131,7 +132,7 @@ def encode(
     if missing:
         computed = compute(torch.cat([prepare(pixels) for _, pixels, _ in missing.values()]))
         for i, (image, _, cache) in enumerate(missing.values()):
-            # A slice would keep the features of all images alive.
+            # Without the copy, a slice would keep the features of all images in memory.
             tensors = tuple(x if len(missing) == 1 else x[i : i + 1].clone() for x in computed)
             found[id(image)] = tensors
             if cache is not None:
@@ -145,7 +146,7 @@ def predict(
     """Flow between two batches of images, from kept features if there is a cache and the network can use them.
 
     Args:
-        network: in evaluation mode.
+        network: a network in evaluation mode.
         reference: the references.
         query: the queries.
         confidence: predict the confidence too; only for networks that learn it.

@@ -16,7 +16,7 @@ from ..utils.errors import InputError, InputTypeError
 
 
 class ArrayLike(Protocol):
-    """What shows its pixels to NumPy, as images of PIL do."""
+    """An object with NumPy's array interface, such as an image of PIL."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...

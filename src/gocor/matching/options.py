@@ -14,7 +14,7 @@ MINIMUM = {"iters_local": 0, "iters_global": 0, "updates": 1, "min_size": 0, "ma
 
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
-    """How a network matches two images; everything that the flow depends on beside the images and the weights.
+    """How a network matches two images: everything that the flow depends on, besides the images and the weights.
 
     Attributes:
         iters_local: number of iterations of the local GOCor layers; `None` for the layers' own.
@@ -51,7 +51,7 @@ class MatchOptions:
             raise InputError(f"confidence must be 'learnt', 'consistency' or None, got {self.confidence!r}")
 
     def resolve(self, network: MatchingNetwork, *, flips: bool = False) -> "MatchOptions":
-        """The same options with the network's own choices in place of `None` for all but numbers of iterations.
+        """The same options with the network's own choices in place of `None`, except for numbers of iterations.
 
         Args:
             network: the network that matches.

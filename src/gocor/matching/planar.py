@@ -1,9 +1,9 @@
-"""Flat scenes: a homography replaces the flow where it explains the images as well.
+"""Flat scenes: a homography replaces the flow where it explains the images equally well.
 
 On smooth surfaces, along edges and in blurred regions, a flow is free to drift. If the well-matched pixels lie on one
-plane, or the camera only rotated, a homography determines the others. It replaces the flow where patches of the query
-agree with the reference as well under the homography as under the flow. Objects that move on their own, or lie off the
-plane, keep their flow.
+plane, or the camera only rotated, a homography determines the others. It replaces the flow where the patches of the
+query that it finds agree with the reference equally well. Objects that move on their own, or are off the plane, keep
+their flow.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from ..ops.homography import Matrix, depth, project, project_map, resizing
 from ..ops.patches import CONTRAST, PATCH, box, patch_correlation
 from ..ops.warp import inside_mask, pixel_grid, resize_flow, warp
 
-FITS = 4  # homographies that are fitted at once, beside a GPU
+FITS = 4  # homographies that are fitted at the same time, while a GPU computes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class PlanarSettings:
     """Settings of `prefer_homography`. Pixels are those of the images on which patches are compared."""
 
     max_side: int = 1024  # Upper bound of the longer side of those images, in pixels.
-    min_correlation: float = 0.7  # Correlation of patches from which on a pixel is matched well, in [-1, 1].
+    min_correlation: float = 0.7  # Correlation of patches, in [-1, 1], above which a pixel is well matched.
     max_points: int = 5000  # Well-matched pixels that the homography is fitted to, at most.
     min_points: int = 100  # Well-matched pixels that the fit needs.
     inlier_distance: float = 1.5  # Distance in pixels between flow and homography of an inlier of the robust fit.
@@ -51,8 +51,8 @@ class Planar(NamedTuple):
 
     Attributes:
         flow: `(B, 2, H, W)`.
-        belief: where the homography replaced it, the share of the well-matched pixels that the homography explains; 0
-            elsewhere, `(B, 1, H, W)`.
+        belief: where the homography replaced the flow, the share of well-matched pixels that the homography explains;
+            0 elsewhere. `(B, 1, H, W)`.
     """
 
     flow: Tensor
@@ -63,7 +63,7 @@ class Planar(NamedTuple):
 def prefer_homography(
     reference: Tensor, query: Tensor, flow: Tensor, settings: PlanarSettings = DEFAULT_PLANAR
 ) -> Planar:
-    """Replace a flow by a homography where that explains the images as well.
+    """Replace a flow by a homography where that explains the images equally well.
 
     Args:
         reference: RGB images `(B, 3, H, W)` in [0, 255].
@@ -77,7 +77,7 @@ def prefer_homography(
     samples = list(zip(reference.split(1), query.split(1), flow.split(1), strict=True))
     if not flow.is_cuda or len(samples) == 1:
         return _joined([_prefer_homography(*sample, settings) for sample in samples])
-    # The device works for one pair while the host fits the homography of another.
+    # The GPU computes for one pair while the CPU fits the homography of another.
     with ThreadPoolExecutor(min(len(samples), FITS)) as threads:
         return _joined(list(threads.map(partial(_prefer_homography, settings=settings), *zip(*samples, strict=True))))
 

@@ -10,13 +10,15 @@ from ..utils.errors import InputError
 
 
 class Pose(NamedTuple):
-    """The pose of the query's camera relative to the reference's: a point at X before the one is at RX + t before the
-    other, with t of unknown length.
+    """The pose of the query's camera relative to the reference's.
+
+    A point with the coordinates X in the reference's camera has the coordinates RX + t in the query's camera. The
+    length of t is unknown.
 
     Attributes:
         rotation: R, `(3, 3)`.
         translation: the direction of t, a unit vector `(3,)`.
-        inliers: which matches agree with the pose and lie before both cameras, `(N,)`.
+        inliers: which matches agree with the pose and are in front of both cameras, `(N,)`.
     """
 
     rotation: Array
@@ -25,10 +27,10 @@ class Pose(NamedTuple):
 
 
 def check_camera(name: str, matrix: ArrayLike) -> Array:
-    """A camera matrix as an array, after it was checked.
+    """Check a camera matrix and return it as an array.
 
     Args:
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
         matrix: `[[fx, s, cx], [0, fy, cy], [0, 0, 1]]` in pixels.
     """
     try:
@@ -47,7 +49,7 @@ def check_camera(name: str, matrix: ArrayLike) -> Array:
 def estimate_pose(start: Array, end: Array, first: Array, second: Array, threshold: float) -> Pose | None:
     """Estimate the relative pose from matches by the essential matrix; `None` if no pose fits.
 
-    The essential matrix is estimated by MAGSAC++ and by LO-RANSAC, and the one with more inliers before both cameras
+    The essential matrix is estimated by MAGSAC++ and by LO-RANSAC. The one with more inliers in front of both cameras
     is taken.
 
     Args:
@@ -78,7 +80,7 @@ def estimate_pose(start: Array, end: Array, first: Array, second: Array, thresho
 
 
 def _normalise(points: Array, camera: Array) -> Array:
-    """Pixels → coordinates on the plane at distance 1 before the camera."""
+    """Pixels → coordinates on the plane at distance 1 in front of the camera."""
     y = (points[:, 1] - camera[1, 2]) / camera[1, 1]
     x = (points[:, 0] - camera[0, 2] - camera[0, 1] * y) / camera[0, 0]
     return np.stack([x, y], 1)

@@ -14,6 +14,7 @@ from ..ops.warp import inside_mask, warp
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 from ..utils.errors import InputError
+from ..viz.drawing import picture_of
 from .pose import Pose, check_camera, estimate_pose
 
 MIN_POINTS = {"homography": 4, "fundamental": 8, "pose": 6}  # Fewest matches that each estimate takes.
@@ -23,8 +24,8 @@ MIN_POINTS = {"homography": 4, "fundamental": 8, "pose": 6}  # Fewest matches th
 class MatchResult:
     """Dense matches of one pair, at the reference's resolution.
 
-    A result equals itself alone, and can be a key or a member of a set. To compare two, compare their tensors, for
-    instance with `torch.equal(a.flow, b.flow)`.
+    A result is equal to itself only, and hashable. To compare two results, compare their tensors, for instance with
+    `torch.equal(a.flow, b.flow)`.
 
     Attributes:
         reference: RGB picture `(H, W, 3)`, uint8.
@@ -74,7 +75,7 @@ class MatchResult:
     def warp(self) -> Picture:
         """The query warped to the reference, RGB `(H, W, 3)`, black where the match is outside the query."""
         query = torch.from_numpy(self.query).permute(2, 0, 1)[None].float()
-        return warp(query, self.flow[None])[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+        return picture_of(warp(query, self.flow[None])[0])
 
     def homography(
         self, threshold: float = 3.0, max_points: int = 5000, min_confidence: float = 0.5
@@ -132,8 +133,8 @@ class MatchResult:
             min_confidence: see `matches`.
 
         Returns:
-            `rotation` `(3, 3)` and `translation` `(3,)`, a unit vector, which map points before the reference's camera
-            to points before the query's, and `inliers` for each row of `matches(max_points, min_confidence)`.
+            `rotation` `(3, 3)` and `translation` `(3,)`, a unit vector, which map coordinates in the reference's camera
+            to the query's, and `inliers` for each row of `matches(max_points, min_confidence)`.
         """
         cameras = check_camera("K1", K1), check_camera("K2", K2)
         if not threshold > 0:

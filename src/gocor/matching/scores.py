@@ -13,25 +13,27 @@ from torch import Tensor
 from ..models.network import MatchingNetwork
 from ..models.stages import Stage
 from ..modules import GlobalGOCor, LocalGOCor
+from ..ops.sampling import is_inside
 from ..utils.arrays import Array
+from .api import working_size
 from .images import to_batch
 from .options import MatchOptions
 from .result import MatchResult
 
-HIT_RADIUS = 1.5  # cells: a highest score at this distance from the match, or nearer, is at the match
-PEAK_RADIUS = 2.5  # cells: scores beyond are elsewhere
-MIN_CONFIDENCE = 0.5  # of the pixels over which a layer is measured
-MAX_MEASURED = 600  # pixels
-MARGIN = 0.12  # of the sides: a pixel nearer to the border is not shown first if another will do
+HIT_RADIUS = 1.5  # cells: largest distance from the match at which the highest score counts as at the match
+PEAK_RADIUS = 2.5  # cells: scores farther from the match are elsewhere
+MIN_CONFIDENCE = 0.5  # lowest confidence of the pixels over which a layer is measured
+MAX_MEASURED = 600  # largest number of these pixels
+MARGIN = 0.12  # share of the sides: pixels nearer to the border are shown first only if there are no others
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Where one score map is highest within reach of its layer, compared with the match that the flow gives.
+    """The highest score of a score map within reach of its layer, compared with the match that the flow gives.
 
     Attributes:
-        position: of the highest score, `(x, y)` in pixels of the query.
-        distance: from there to the match, in pixels of the query.
+        position: position of the highest score, `(x, y)` in pixels of the query.
+        distance: distance from there to the match, in pixels of the query.
         hit: whether it is at the match, see `HIT_RADIUS`.
         ratio: highest score elsewhere, divided by the highest score at the match; infinite if that is not positive.
     """
@@ -47,9 +49,9 @@ class LayerScores:
     """One correlation layer of a network, ready to score any reference pixel.
 
     Attributes:
-        name: of the layer.
-        titles: of the filters.
-        filters: `(C, H, W)` each: the plain features, then GOCor's filters after each iteration.
+        name: name of the layer.
+        titles: titles of the filters.
+        filters: filters `(C, H, W)`: the plain features, then GOCor's filters after each iteration.
         query: features `(C, Hq, Wq)`.
         reference_size: height and width of the reference in pixels.
         query_size: likewise.
@@ -112,7 +114,7 @@ class LayerScores:
         size = np.array([*self.reference_size[::-1], *self.query_size[::-1]])
         inner = ((points[:, :4] > MARGIN * size) & (points[:, :4] < (1 - MARGIN) * size)).all(1)
         gained = hits[-1] & ~hits[0]
-        # The last of these choices that any pixel meets.
+        # From weak to strict; the strictest that any pixel meets is taken.
         choices = [hits[-1] | True, hits[-1], hits[-1] & inner, gained, gained & inner]
         chosen = next(mask for mask in reversed(choices) if mask.any())
         x, y = points[int(np.where(chosen, ratio, np.inf).argmin()), :2]
@@ -131,14 +133,14 @@ class LayerScores:
         return columns - x[:, None, None], rows[:, None] - y[:, None, None]
 
     def _within_reach(self, across: Array, down: Array) -> NDArray[np.bool_]:
-        """Which cells a layer compares that searches around the match, `(N, Hq, Wq)`."""
+        """Which cells are within the layer's reach of the match, `(N, Hq, Wq)`."""
         reach = np.inf if self.reach is None else self.reach + 0.5  # whole cells
         return (np.abs(across) <= reach) & (np.abs(down) <= reach)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A layer over many pixels of one pair.
+    """Statistics of a layer over many pixels of one pair.
 
     Attributes:
         pixels: how many were measured.
@@ -157,19 +159,16 @@ def layer_scores(network: MatchingNetwork, result: MatchResult, options: MatchOp
     """The correlation layers of the network that made a result; empty if the network does not show them.
 
     Args:
-        network: that matched the pair.
-        result: of the pair.
-        options: that it was matched with.
+        network: the network that matched the pair.
+        result: its result.
+        options: the options of the match.
     """
-    bounds = options.resolve(network)
-    size = result.reference.shape[0], result.reference.shape[1]
-    working = network.working_size(*size, min_size=bounds.min_size or 0, max_size=bounds.max_size)
+    size, query_size = ((picture.shape[0], picture.shape[1]) for picture in (result.reference, result.query))
     images = to_batch([result.reference], network), to_batch([result.query], network)
     found = []
-    for stage in network.stages(*network.prepare(*images, working)):
+    for stage in network.stages(*network.prepare(*images, working_size(network, *size, options))):
         iters = options.iters_global if stage.name == "global" else options.iters_local
         titles, filters = _filters(stage, iters)
-        query_size = result.query.shape[0], result.query.shape[1]
         reach = getattr(stage.layer, "radius", None)
         found.append(LayerScores(stage.name, titles, filters, stage.query[0].float().cpu(), size, query_size, reach))
     return found
@@ -179,7 +178,7 @@ def confident_cells(result: MatchResult, cells: tuple[int, int]) -> NDArray[np.f
     """Confident pixels of a result at the centres of feature cells: rows x, y, x′, y′, column, row.
 
     Args:
-        result: of a pair.
+        result: result of a pair.
         cells: height and width of the feature map.
     """
     height, width = result.confidence.shape
@@ -188,8 +187,9 @@ def confident_cells(result: MatchResult, cells: tuple[int, int]) -> NDArray[np.f
     x = np.minimum(width - 1, ((columns + 0.5) * width / cells[1]).astype(int))
     flow = result.flow.numpy()[:, y, x]
     table = np.stack([x, y, x + flow[0], y + flow[1], columns, rows], -1).reshape(-1, 6).astype(np.float64)
-    inside = ((table[:, 2:4] >= 0) & (table[:, 2:4] <= np.subtract(result.query.shape[1::-1], 1))).all(1)
-    chosen = table[inside & (result.confidence.numpy()[y, x].ravel() >= MIN_CONFIDENCE)]
+    chosen = table[
+        is_inside(table[:, 2:4], result.query.shape) & (result.confidence.numpy()[y, x].ravel() >= MIN_CONFIDENCE)
+    ]
     return chosen[:: max(1, -(-len(chosen) // MAX_MEASURED))]
 
 

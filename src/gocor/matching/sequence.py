@@ -21,9 +21,9 @@ def match_sequence(
 
     Args:
         pictures: RGB `(H, W, 3)` uint8, each an array of its own.
-        network: on any device.
-        options: how to match. An aligned query is another image, whose features are computed for its pair. The CUDA
-            graphs of `MatchingNetwork.accelerate` work on whole pairs, so that features are computed twice.
+        network: a network on any device.
+        options: how to match. With alignment, the features of the aligned query are computed for each pair. With the
+            CUDA graphs of `MatchingNetwork.accelerate`, which work on whole pairs, all features are computed twice.
 
     Yields:
         One result for each pair, one fewer than there are pictures.

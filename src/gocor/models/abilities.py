@@ -1,4 +1,4 @@
-"""What a network may be able to do beside flow; a network that is able to defines the method or the fact."""
+"""Abilities that some networks have besides flow. A network with an ability overrides the attribute or the method."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from .stages import Stage
 
 
 class Abilities:
-    """Abilities that not every network has. By default a method says that the network does not have it.
+    """Abilities that not every network has. By default, a method raises an error that names the missing ability.
 
     Attributes:
         name: the registered name; empty for a network that was built by hand.
@@ -20,7 +20,7 @@ class Abilities:
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         reuses_features: whether `features` and `match_features` are defined.
         updates: largest number of recurrent updates of the flow; `None` if the network is not recurrent.
-        fast_updates: the same for `MatchOptions.fast`.
+        fast_updates: largest number of updates with `MatchOptions.fast`.
     """
 
     name = ""
@@ -49,13 +49,13 @@ class Abilities:
         raise InputTypeError(f"{self.name or type(self).__name__} gives no coarse matches")
 
     def stages(self, *inputs: Tensor) -> list[Stage]:
-        """The correlation layers and the features of both images that they compare, coarse to fine.
+        """The correlation layers, coarse to fine, each with the features of both images that it compares.
 
         Args:
             *inputs: what `prepare` returns.
 
         Returns:
-            Nothing by default: `gocor.matching.scores` then has no scores to show.
+            An empty list by default: `gocor.matching.scores` then has no scores to show.
         """
         return []
 
@@ -74,5 +74,5 @@ class Abilities:
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images one of which may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
+        """Flow between images of which one may be mirrored, and which samples were matched mirrored, `(B,)` bool."""
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match mirrored images")

@@ -1,7 +1,6 @@
-"""Feature pyramids: VGG-16 (frozen) and PWC-Net's own."""
+"""Feature pyramids: VGG-16, and pyramids that networks learn."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -48,7 +47,7 @@ class VGGPyramid(nn.Module):
         return [pooled for _, pooled in self._features(image, levels)]
 
     def before_pooling(self, image: Tensor, levels: Sequence[int]) -> list[Tensor]:
-        """The same before their max-pool: level 2 at 1/2 of the resolution, 3 at 1/4, 4 at 1/8."""
+        """Feature maps of the requested levels before their max-pool: level 2 at 1/2 of the resolution, 3 at 1/4, …."""
         return [features for features, _ in self._features(image, levels)]
 
     def _features(self, image: Tensor, levels: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
@@ -72,17 +71,18 @@ class VGGPyramid(nn.Module):
     def _first_pooled(self, image: Tensor) -> Tensor:
         """Features of level 1 after its max-pool, computed for a strip of one image at a time.
 
-        At full resolution the activations of whole images do not fit into a CPU's cache: they would take more time to
-        move through memory than to compute.
+        At full resolution the activations of a whole image do not fit into a CPU's cache. Moving them through memory
+        would take longer than computing them.
         """
         height = image.shape[2]
-        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)  # a last odd row has no strip
+        # Without ceil_mode, the max-pool drops an odd last row.
+        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)
         return torch.cat([torch.cat([self._pooled_strip(x, top) for top in strips], 2) for x in image.split(1)])
 
     def _pooled_strip(self, image: Tensor, top: int) -> Tensor:
-        """The rows of `_first_pooled` of one image that belong to the strip from a row on."""
+        """The rows of `_first_pooled` that belong to one strip of one image, which begins at row `top`."""
         bottom = min(top + STRIP, image.shape[2])
-        first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two convolutions see two rows further
+        first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two 3×3 convolutions reach two rows further
         x = self.level_0(image[:, :, first:last])
         if first > 0:  # the first row saw padding in place of the row before it
             x, first = x[:, :, 1:], first + 1
@@ -92,22 +92,19 @@ class VGGPyramid(nn.Module):
         return F.max_pool2d(x, 2, ceil_mode=self.ceil_mode)
 
 
-class PWCPyramid(nn.Module):
-    """PWC-Net's learnt pyramid: six levels of three convolutions, the first of each with stride 2.
+class LearntPyramid(nn.Module):
+    """A learnt pyramid: each level continues from the one before.
 
     Args:
-        channels: numbers of channels of levels 1 to 6.
+        levels: fine to coarse.
     """
 
-    def __init__(self, channels: tuple[int, ...]) -> None:
+    def __init__(self, levels: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.levels = nn.ModuleList(
-            nn.Sequential(_leaky(before, after, 2), _leaky(after, after, 1), _leaky(after, after, 1))
-            for before, after in pairwise((3, *channels))
-        )
+        self.levels = nn.ModuleList(levels)
 
     def forward(self, image: Tensor) -> list[Tensor]:
-        """`(B, 3, H, W)` → maps of levels 1 to 6, at 1/2 to 1/64 of the resolution."""
+        """`(B, 3, H, W)` → the feature map of each level, fine to coarse."""
         features = []
         for level in self.levels:
             image = level(image)
@@ -135,10 +132,6 @@ def _rectified(layers: nn.Sequential, x: Tensor) -> Tensor:
             weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
             x = torch.cudnn_convolution_relu(x, weight, bias, layer.stride, (1, 1), layer.dilation, layer.groups)
     return x
-
-
-def _leaky(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, padding=1), nn.LeakyReLU(0.1))
 
 
 def normalize_for_vgg(image: Tensor) -> Tensor:

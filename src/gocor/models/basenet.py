@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from ..ops.warp import warp
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
@@ -86,17 +84,13 @@ class BaseNet(MatchingNetwork):
             return [flow4]
 
         up_flow = upsample(flow4, reference3.shape[2:])
-        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
-        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
-        flow3 = residual + up_flow
+        features, flow3 = self.local_matching.refine(self.decoder3, reference3, query3, up_flow, 8, iters_local)
         if count == 2:
             return [flow4, flow3]
 
-        up_flow = upsample(flow3, reference2.shape[2:])
-        volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)
-        features, residual = self.decoder2(torch.cat([volume, up_flow, self.upfeat3(features)], 1))
-        flow2 = residual + up_flow + self.context2(features)
-        return [flow4, flow3, flow2]
+        up_flow, more = upsample(flow3, reference2.shape[2:]), self.upfeat3(features)
+        features, flow2 = self.local_matching.refine(self.decoder2, reference2, query2, up_flow, 4, iters_local, more)
+        return [flow4, flow3, flow2 + self.context2(features)]
 
     def stages(self, *inputs: Tensor) -> list[Stage]:
         """The global layer at 16×16, and the local layer at 32×32 cells of the images."""

@@ -43,8 +43,8 @@ def model_card(row: WeightsRow, *, file: str, options: Mapping[str, Any]) -> str
     """The model card of one file of weights.
 
     Args:
-        row: what is known about the file.
-        file: its name.
+        row: the row of the file in the table of weights.
+        file: name of the file.
         options: every option of the last training run; empty if there was none.
     """
     facts = {
@@ -76,8 +76,8 @@ def weights_table(rows: Mapping[str, WeightsRow], *, folder: str = "") -> str:
     """A Markdown table of files of weights, by name.
 
     Args:
-        rows: by name of the file.
-        folder: of the cards that the table links to, as seen from the page that holds the table.
+        rows: rows of the table, by name of the file.
+        folder: folder of the cards that the table links to, as seen from the page that holds the table.
     """
     lines = [
         "| file | content | parameters | MiB | PCK-5 on hpatches_v | licence | data |",

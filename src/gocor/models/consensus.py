@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def mutual_matching(volume: Tensor) -> Tensor:
-    """Weight scores by their ratios to the highest in their row and column: `c · c/max_q c · c/max_r c`.
+    """Weight each score by its ratios to the highest score of its row and of its column: `c · c/max_q c · c/max_r c`.
 
     Args:
         volume: `(B, Hq·Wq, Hr, Wr)`.
@@ -22,24 +22,23 @@ def mutual_matching(volume: Tensor) -> Tensor:
 
 
 class Conv4d(nn.Module):
-    """4-D convolution with zero padding and bias, as a sum of 3-D convolutions over the first dimension's offsets."""
+    """4-D convolution, 3×3×3×3 with zero padding and bias, as a sum of 3-D convolutions over the first dimension."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int = 3) -> None:
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        shape = (outputs, inputs, kernel, kernel, kernel, kernel)
-        bound = (inputs * kernel**4) ** -0.5
+        shape = (outputs, inputs, 3, 3, 3, 3)
+        bound = (inputs * 3**4) ** -0.5
         self.weight = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, inputs, U1, U2, V1, V2)` → `(B, outputs, U1, U2, V1, V2)`."""
         batch, _, first, *rest = x.shape
-        kernel = self.weight.shape[2]
-        padded = F.pad(x, (0, 0, 0, 0, 0, 0, kernel // 2, kernel // 2)).transpose(1, 2)  # (B, U1 + 2p, in, …)
+        padded = F.pad(x, (0, 0, 0, 0, 0, 0, 1, 1)).transpose(1, 2)  # (B, U1 + 2, in, U2, V1, V2)
         out = x.new_zeros(())
-        for offset in range(kernel):
+        for offset in range(3):
             slices = padded[:, offset : offset + first].flatten(0, 1)  # (B·U1, in, U2, V1, V2)
-            out = out + F.conv3d(slices, self.weight[:, :, offset], padding=kernel // 2)
+            out = out + F.conv3d(slices, self.weight[:, :, offset], padding=1)
         out = out.view(batch, first, len(self.bias), *rest).transpose(1, 2)
         return out + self.bias.view(-1, 1, 1, 1, 1)
 
@@ -47,9 +46,9 @@ class Conv4d(nn.Module):
 class NeighbourhoodConsensus(nn.Module):
     """Mutual matching, three 4-D convolutions applied in both directions, mutual matching (NC-Net)."""
 
-    def __init__(self, channels: tuple[int, ...] = (1, 10, 10, 1)) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(Conv4d(before, after) for before, after in pairwise(channels))
+        self.convs = nn.ModuleList(Conv4d(before, after) for before, after in pairwise((1, 10, 10, 1)))
 
     def forward(self, volume: Tensor, query_size: tuple[int, int]) -> Tensor:
         """`(B, Hq·Wq, Hr, Wr)` → the same shape."""

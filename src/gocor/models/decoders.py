@@ -81,10 +81,10 @@ class ContextNetwork(nn.Module):
 
 
 def conv_block(
-    inputs: int, outputs: int, *, norm: bool, dilation: int = 1, activation: nn.Module | None = None
+    inputs: int, outputs: int, *, norm: bool, stride: int = 1, dilation: int = 1, activation: nn.Module | None = None
 ) -> nn.Sequential:
     """3×3 convolution, batch normalisation if `norm`, and LeakyReLU(0.1) or another activation."""
-    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, padding=dilation, dilation=dilation)]
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride, padding=dilation, dilation=dilation)]
     if norm:
         layers.append(nn.BatchNorm2d(outputs))
     return nn.Sequential(*layers, activation if activation is not None else nn.LeakyReLU(0.1))

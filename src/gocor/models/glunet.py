@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..ops.resize import resize_by_area
 from ..ops.select import certain
-from ..ops.warp import scale_flow, warp
+from ..ops.warp import scale_flow
 from .backbones import VGGPyramid, normalize_for_vgg
 from .decoders import ContextNetwork, FlowDecoder, MappingDecoder, Upsampler, initialize
 from .matching_layers import Activation, Filtering, GlobalMatching, LocalMatching, decode_global_volume, l2_normalize
@@ -117,17 +117,13 @@ class GLUNet(MatchingNetwork):
         up_flow = scale_flow(upsample(flow3, reference3.shape[2:]), width / SIDE, height / SIDE)
         up_flow = self._refine(reference3, query3, up_flow, height, width, iters_local)
 
-        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
-        features, residual = self.decoder2(torch.cat([volume, up_flow], 1))
-        flow2 = residual + up_flow
+        features, flow2 = self.local_matching.refine(self.decoder2, reference3, query3, up_flow, 8, iters_local)
         if count == 3:
             return [flow4, flow3, flow2]
 
-        up_flow = self.upflow2(flow2)
-        volume = self.local_matching(reference2, warp(query2, up_flow / 4), iters_local)
-        features, residual = self.decoder1(torch.cat([volume, up_flow, self.upfeat2(features)], 1))
-        flow1 = residual + up_flow + self.context1(features)
-        return [flow4, flow3, flow2, flow1]
+        up_flow, more = self.upflow2(flow2), self.upfeat2(features)
+        features, flow1 = self.local_matching.refine(self.decoder1, reference2, query2, up_flow, 4, iters_local, more)
+        return [flow4, flow3, flow2, flow1 + self.context1(features)]
 
     def stages(self, *inputs: Tensor) -> list[Stage]:
         """The global layer at 16×16, and the local layer at 32×32 cells of the images."""
@@ -138,7 +134,7 @@ class GLUNet(MatchingNetwork):
         ]
 
     def forward_with_flips(self, reference: Tensor, query: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """Flow between images one of which may be mirrored, as objects of one class often are (TSS).
+        """Flow between images of which one may be mirrored, as with objects of one class (TSS).
 
         A sample is matched mirrored if the coarsest level prefers that in both directions: with GOCor by the larger
         sum of highest scores, with plain correlation by the smaller horizontal motion.
@@ -201,14 +197,13 @@ class GLUNet(MatchingNetwork):
         (reference3, reference4), (query3, query4) = reference, query
         flow4 = decode_global_volume(self.decoder4, self.global_matching(reference4, query4, iters_global), 16)
         up_flow = self.upflow4(flow4)
-        volume = self.local_matching(reference3, warp(query3, up_flow / 8), iters_local)
-        features, residual = self.decoder3(torch.cat([volume, up_flow], 1))
-        return flow4, residual + up_flow + self.context3(features)
+        features, flow3 = self.local_matching.refine(self.decoder3, reference3, query3, up_flow, 8, iters_local)
+        return flow4, flow3 + self.context3(features)
 
     def _extra_levels(self, height: int, width: int) -> int:
-        """How often the ratio of the working size to 256 must be halved, rounded, to come to the largest one allowed.
+        """Number of extra levels: how often the working size is halved, rounded, to reach the largest ratio to 256.
 
-        It is counted by comparisons, which an exported graph can state as its range of sizes; `log2` has none.
+        It is counted by comparisons, because an exported graph can state them as bounds of its sizes; `log2` it cannot.
         """
         longer = torch.sym_max(height, width) if self.fixed_side is None else self.fixed_side
         side = width if self.published else longer
@@ -228,7 +223,5 @@ class GLUNet(MatchingNetwork):
             size = height // cell, width // cell
             small_reference, small_query = (resize_by_area(x, size) for x in (reference, query))
             up_flow = upsample(flow, size)
-            volume = self.local_matching(small_reference, warp(small_query, up_flow / cell), iters)
-            _, residual = self.decoder2(torch.cat([volume, up_flow], 1))
-            flow = residual + up_flow
+            _, flow = self.local_matching.refine(self.decoder2, small_reference, small_query, up_flow, cell, iters)
         return upsample(flow, reference.shape[2:]) if extra else flow

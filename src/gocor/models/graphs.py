@@ -50,12 +50,12 @@ class GraphCache:
         return recording.output.clone()
 
 
-def warm_up(call: Callable[[], object], times: int = 3) -> None:
+def warm_up(call: Callable[[], object]) -> None:
     """Call a function on a side stream before it is recorded, so that algorithms are chosen and kernels compiled."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(times):
+        for _ in range(3):
             call()
     torch.cuda.current_stream().wait_stream(side)
 

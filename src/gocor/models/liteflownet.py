@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from ..ops.warp import warp
 from ..utils.errors import InputError
-from .backbones import normalize_for_vgg
+from .backbones import LearntPyramid, normalize_for_vgg
 from .decoders import Upsampler, conv_block, initialize, without_autocast
 from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .resizing import resize_image, upsample
 
-LEVELS = (6, 5, 4, 3, 2)  # of the flow, coarse to fine; level k has 1/2^(k−1) of the resolution
-CHANNELS = (32, 32, 64, 96, 128, 192)  # of the pyramid's levels 1 to 6
+LEVELS = (6, 5, 4, 3, 2)  # levels of the flow, coarse to fine; level k has 1/2^(k−1) of the resolution
+CHANNELS = (32, 32, 64, 96, 128, 192)  # channels of the pyramid's levels 1 to 6
 EXTRA = (0, 2, 1, 1, 0, 0)  # further convolutions of each level
-KERNELS = {6: 3, 5: 3, 4: 5, 3: 5, 2: 7}  # of the last convolution of M and S, and of the local filters of R
+KERNELS = {6: 3, 5: 3, 4: 5, 3: 5, 2: 7}  # sides of the last convolution of M and S, and of R's local filters
 SPARSE = (3, 2)  # levels that are matched at every second pixel, so that the search range doubles
 FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
 FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.
@@ -124,28 +124,19 @@ class LiteFlowNet(MatchingNetwork):
         return found if flow is None else flow + found
 
 
-class FeaturePyramid(nn.Module):
-    """NetC: features of six levels, the first at full resolution.
+class FeaturePyramid(LearntPyramid):
+    """NetC: features of six levels, at 1 to 1/32 of the resolution.
 
     Args:
         channels: numbers of channels of levels 1 to 6.
     """
 
     def __init__(self, channels: Sequence[int]) -> None:
-        super().__init__()
         levels = [nn.Sequential(nn.Conv2d(3, channels[0], 7, padding=3), nn.LeakyReLU(0.1))]
         for (before, after), extra in zip(pairwise(channels), EXTRA[1:], strict=True):
-            first = nn.Sequential(nn.Conv2d(before, after, 3, stride=2, padding=1), nn.LeakyReLU(0.1))
+            first = conv_block(before, after, norm=False, stride=2)
             levels.append(nn.Sequential(first, *(conv_block(after, after, norm=False) for _ in range(extra))))
-        self.levels = nn.ModuleList(levels)
-
-    def forward(self, image: Tensor) -> list[Tensor]:
-        """`(B, 3, H, W)` → maps of levels 1 to 6, at 1 to 1/32 of the resolution."""
-        features = []
-        for level in self.levels:
-            image = level(image)
-            features.append(image)
-        return features
+        super().__init__(levels)
 
 
 class FlowHead(nn.Module):

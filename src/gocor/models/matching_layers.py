@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.warp import warp
 from ..utils.checks import check_choice
 from .consensus import NeighbourhoodConsensus, mutual_matching
 
@@ -58,6 +59,34 @@ class LocalMatching(nn.Module):
     def forward(self, reference: Tensor, query: Tensor, iters: int | None = None) -> Tensor:
         """`(B, C, H, W)` twice → `(B, (2R+1)², H, W)`."""
         return F.leaky_relu(self.correlation(reference, query, iters), 0.1)
+
+    def refine(
+        self,
+        decoder: nn.Module,
+        reference: Tensor,
+        query: Tensor,
+        flow: Tensor,
+        cell: int,
+        iters: int | None,
+        *further: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Match the reference with the query warped by a flow, and add the decoded residual to the flow.
+
+        Args:
+            decoder: a `FlowDecoder` of the volume, the flow and the `further` inputs.
+            reference: features `(B, C, H, W)`.
+            query: features of the same shape.
+            flow: `(B, 2, H, W)` in image pixels.
+            cell: image pixels per feature.
+            iters: see `forward`.
+            *further: maps `(B, ·, H, W)`.
+
+        Returns:
+            The decoder's features and the refined flow.
+        """
+        volume = self(reference, warp(query, flow / cell), iters)
+        features, residual = decoder(torch.cat([volume, flow, *further], 1))
+        return features, residual + flow
 
 
 def l2_normalize(x: Tensor) -> Tensor:

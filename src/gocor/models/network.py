@@ -27,8 +27,8 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
     """Base class of the networks: raw images in, full-resolution flow out.
 
     A network states every fact about itself that other parts of the package need, so a new one needs no edit elsewhere
-    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`. `Abilities` has what
-    else it may be able to do.
+    (see `docs/extending.md`). It must define `round_size`, `prepare`, `levels` and `level_units`. `Abilities` has the
+    optional abilities.
 
     Attributes:
         pyramid: the feature extractor. `load_model` fills a `VGGPyramid` with the weights that ship.
@@ -43,10 +43,10 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
         published_loss_weights: the paper's weights of sums over pixels, in the units that `levels` returns.
         training_defaults: options of `gocor train` in which this network differs from the general defaults.
         published_rules: pairs (pattern, replacement) that translate published parameter names to ours.
-        learning_rate_factors: factors of the learning rate by the beginning of parameter names.
+        learning_rate_factors: factors of the learning rate, by prefix of the parameter names.
         fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
             then depend neither on the size of the images nor on values, so that one graph can be exported for all.
-        added_parts: names of the parts that older weights of the network lack; training may start without them.
+        added_parts: names of parts that older weights of the network lack. Training may start from such weights.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
     """
@@ -163,7 +163,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
         *,
         confidence: bool,
     ) -> Tensor:
-        """Flow `(B, 2, H, W)`, and with `confidence` two more channels of probabilities; by a CUDA graph if any."""
+        """Flow `(B, 2, H, W)`, with `confidence` two more channels of probabilities; replays a CUDA graph if any."""
         check_features("reference", reference)
         check_features("query", query)
         check_pair("reference", reference, "query", query)
@@ -248,14 +248,14 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
 
     @abstractmethod
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
-        """For images of a given size: the (height, width) of the image whose pixels each level's flow counts."""
+        """For each level, the (height, width) of the image in whose pixels its flow is, for images of a given size."""
 
     def correlation_layers(self) -> list[nn.Module]:
         """The modules whose activations training may recompute in the backward pass to save memory."""
         return [module for module in self.modules() if isinstance(module, (GlobalMatching, LocalMatching))]
 
     def correlation_names(self) -> list[str]:
-        """Names of the modules in which a network with GOCor differs from the same one without."""
+        """Names of the modules that differ between a network with GOCor and the same network without."""
         layers = {id(module) for module in self.correlation_layers()}
         layers |= {id(module) for module in self.modules() if isinstance(module, GOCor)}
         return [name for name, module in self.named_modules() if id(module) in layers]

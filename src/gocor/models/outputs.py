@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-RIGHT_WITHIN = 2.0  # pixels of the working size: error of a match that counts as right
+RIGHT_WITHIN = 2.0  # largest error of a match that counts as right, in pixels of the working size
 
 
 class Outputs(NamedTuple):
     """Results of a network in training.
 
     Attributes:
-        flows: of its levels, coarse to fine, see `MatchingNetwork.levels`.
+        flows: flows of the levels, coarse to fine, see `MatchingNetwork.levels`.
         confidence: logits of the probabilities that the last flow is right (at most 2 pixels off) and that the query
             shows the pixel, at the flow's size, `(B, 2, h, w)`; or `None`.
     """
@@ -36,10 +36,10 @@ class Prediction(NamedTuple):
 
 
 class ImageFeatures(NamedTuple):
-    """What a network computes from one image alone, so that an image in several pairs is processed once.
+    """What a network computes from an image alone, so that an image of several pairs is processed once.
 
     Attributes:
-        tensors: of the network's own making.
+        tensors: features in the network's own format.
         image_size: height and width of the image.
         working_size: height and width to which it was resized.
     """

@@ -17,7 +17,7 @@ from ..utils.limits import check_bytes
 def load_pickle(path: Path) -> Any:
     """Content of a file of `torch.save`: tensors and plain data, on the CPU. Anything else is an error."""
     data = read_bytes(path)
-    stream = io.BytesIO(data)  # From a file, the reader would allocate as many bytes as a damaged length promises.
+    stream = io.BytesIO(data)  # for a file, torch would allocate any length that a damaged header states
     if zipfile.is_zipfile(stream):
         with open_zip(stream) as archive:  # Its members may be packed.
             check_bytes(sum(member.file_size for member in archive.infolist()), str(path))

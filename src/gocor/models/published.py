@@ -13,7 +13,7 @@ from .published_names import Rule
 
 
 def translate_published(network: MatchingNetwork, state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """A published state dict by our names, in the shapes of a network's parameters; and the keys that it lacks."""
+    """A published state dict with our names and shapes, and the published keys that no parameter matches."""
     own = network.state_dict()
     translated: dict[str, Tensor] = {}
     unexpected: list[str] = []
@@ -35,7 +35,7 @@ def translate_published(network: MatchingNetwork, state: Mapping[str, Tensor]) -
 def load_published_state(network: MatchingNetwork, state: Mapping[str, Tensor]) -> None:
     """Load a published state dict into a network, and switch it to published rules.
 
-    Every key must match a parameter and every parameter a key. Otherwise a `ValueError` names the others, and the
+    Every key must match a parameter, and every parameter a key. Otherwise an error names those without a match, and the
     network is not changed.
     """
     translated, unexpected = translate_published(network, state)
@@ -71,6 +71,7 @@ def translate_name(key: str, rules: Sequence[Rule]) -> str | None:
     return None
 
 
-def _list(what: str, keys: list[str], most: int = 4) -> str:
-    shown = ", ".join(keys[:most]) + (", …" if len(keys) > most else "")
+def _list(what: str, keys: list[str]) -> str:
+    """The number of keys and the first four of them, for an error."""
+    shown = ", ".join(keys[:4]) + (", …" if len(keys) > 4 else "")
     return f"{len(keys)} {what}" + (f" ({shown})" if keys else "")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -10,15 +11,15 @@ from torch import Tensor, nn
 
 from ..ops.warp import warp
 from ..utils.errors import InputError
-from .backbones import PWCPyramid
-from .decoders import ContextNetwork, FlowDecoder, Upsampler, initialize
+from .backbones import LearntPyramid
+from .decoders import ContextNetwork, FlowDecoder, Upsampler, conv_block, initialize
 from .matching_layers import LocalMatching
 from .network import PUBLISHED_LOSS_WEIGHTS, MatchingNetwork
 from .published_names import Rule, context_rules, gocor_rule
 from .resizing import resize_image
 
-CHANNELS = (16, 32, 64, 96, 128, 196)  # of the pyramid's levels 1 to 6
-MIN_CHANNELS = 4  # of a level of a small test network
+CHANNELS = (16, 32, 64, 96, 128, 196)  # channels of the pyramid's levels 1 to 6, at 1/2 to 1/64 of the resolution
+MIN_CHANNELS = 4  # least number of channels of a level, for small test networks
 FLOW_SCALE = 20  # Decoders predict flow in units of 20 full-resolution pixels.
 FEATURE_GAIN = 8  # Initial gain of the first convolution, so that features of images in [0, 1] have unit variance.
 FLOW_GAIN = 0.1  # Initial gain of the last convolutions, so that the first flows are small.
@@ -75,7 +76,7 @@ class PWCNet(MatchingNetwork):
             raise InputError(f"PWC-Net has five local correlation layers, got {len(correlations)}")
         window = (2 * radius + 1) ** 2
         channels = tuple(max(MIN_CHANNELS, int(width * count)) for count in CHANNELS)
-        self.pyramid = PWCPyramid(channels)
+        self.pyramid = LearntPyramid(_level(before, after) for before, after in pairwise((3, *channels)))
         self.matching = nn.ModuleList(LocalMatching(layer) for layer in correlations)
         inputs = [window, *(window + channels[level - 1] + 4 for level in (5, 4, 3, 2))]
         decoders = [FlowDecoder(n, norm=False, width=width) for n in inputs]
@@ -129,6 +130,12 @@ class PWCNet(MatchingNetwork):
         if len(flows) == len(reference):
             flows[-1] = flow + self.context(features)
         return [FLOW_SCALE * flow for flow in flows]
+
+
+def _level(before: int, after: int) -> nn.Sequential:
+    """A level of the pyramid: three convolutions, the first with stride 2."""
+    first = conv_block(before, after, norm=False, stride=2)
+    return nn.Sequential(first, *(conv_block(after, after, norm=False) for _ in range(2)))
 
 
 def _resize_bytes(image: Tensor, size: tuple[int, int]) -> Tensor:

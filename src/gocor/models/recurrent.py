@@ -1,10 +1,10 @@
 """A recurrent matching network on GOCor filters.
 
-The reference objective of GOCor depends on the reference alone. So the filters are optimised once, and a recurrent unit
-(RAFT, Teed and Deng, ECCV 2020) looks them up in the query again and again, at several scales, around the matches that
-it has found so far. It starts from a global matching of coarse features, so that turned, zoomed and far images are
-within reach. With the option `fine`, the last updates work at a quarter of the resolution, where thin structures and
-edges are seen.
+The reference objective of GOCor depends on the reference alone, so the filters are optimised once. A recurrent unit
+(RAFT, Teed and Deng, ECCV 2020) then correlates them with the query repeatedly, at several scales, around its current
+estimate of the matches. It starts from a global matching of coarse features, which finds rotated, zoomed and distant
+matches. With the option `fine`, the last updates work at a quarter of the resolution, which resolves thin structures
+and edges.
 """
 
 from collections.abc import Mapping
@@ -39,24 +39,24 @@ from .recurrent_updates import iterate, mean_motion
 from .resizing import full_resolution, resize_image, upsample
 from .stages import Stage
 
-TEMPERATURE = 20.0  # of the softmax over global scores, at the start of training
+TEMPERATURE = 20.0  # factor of the global scores in their softmax, at the start of training
 COARSE_UPDATES = 6  # updates of a coarse match
-DISCOUNT = 0.85  # of the loss, from each update to the one before
+DISCOUNT = 0.85  # ratio of the loss weights of an update and the one after it
 
 
 class RecurrentNet(MatchingNetwork):
-    """VGG-16 features, filters, a global start, and recurrent updates at 1/8 of the resolution, perhaps a few at 1/4.
+    """VGG-16 features, filters, a global start, and recurrent updates at 1/8 of the resolution, optionally also at 1/4.
 
     Args:
         filters: layer that optimises the reference features into filters, a `LocalGOCor`; `None` looks the features up
             themselves, as RAFT does.
-        start: layer whose volume the start is read from, a `GlobalGOCor`; `None` correlates the features plainly.
+        start: layer whose volume gives the initial flow, a `GlobalGOCor`; `None` for plain correlation.
         fine: whether the last updates work at 1/4.
         fine_filters: as `filters`, for the features at 1/4.
-        channels: of the features that are matched.
+        channels: channels of the matching features.
         hidden: channels of the recurrent state.
         radius: search radius of a lookup, in pixels of each scale.
-        scales: how many scales are looked up.
+        scales: number of scales of a lookup.
         width: factor of VGG-16's channels, below 1 for small test networks.
     """
 
@@ -115,7 +115,7 @@ class RecurrentNet(MatchingNetwork):
 
     @property
     def loss_weights(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The start and every update, the later the more."""
+        """Weights of the initial flow and of every update; later updates weigh more."""
         count = self.training_updates + (self.fine_updates if self.fine else 0)
         updates = [DISCOUNT ** (count - 1 - i) for i in range(count)]
         return (0.25 * updates[0], *updates)
@@ -125,7 +125,7 @@ class RecurrentNet(MatchingNetwork):
         return round_side(height), round_side(width)
 
     def level_units(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Pixels of the working size, of the start and of every update."""
+        """The working size, for the initial flow and for every update."""
         return [self.round_size(height, width)] * len(self.loss_weights)
 
     def prepare(self, reference: Tensor, query: Tensor, size: tuple[int, int]) -> tuple[Tensor, ...]:
@@ -139,7 +139,7 @@ class RecurrentNet(MatchingNetwork):
         iters_global: int | None = None,
         count: int | None = None,
     ) -> list[Tensor]:
-        """Normalised images `(B, 3, H, W)` → flows at full resolution: of the start, and after each update."""
+        """Normalised images `(B, 3, H, W)` → flows at full resolution: the initial one, and one after each update."""
         return self.outputs(*inputs, iters_local=iters_local, iters_global=iters_global).flows[:count]
 
     def outputs(self, *inputs: Tensor, count: int | None = None, **iters: Any) -> Outputs:
@@ -157,7 +157,7 @@ class RecurrentNet(MatchingNetwork):
         return Outputs(flows, self._confidence(state, fine[-1][0]))
 
     def finest_flow(self, *inputs: Tensor, **options: Any) -> Tensor:
-        """The flow after the last update. The flows before it are not brought to full resolution."""
+        """The flow after the last update. Earlier flows are not upsampled."""
         return self._finest(*self._encoded(*inputs), **options)[0]
 
     def finest_outputs(self, *inputs: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
@@ -190,7 +190,7 @@ class RecurrentNet(MatchingNetwork):
         return F.interpolate(logits, scale_factor=STRIDE, mode="bilinear", align_corners=False)
 
     def _encoded(self, reference: Tensor, query: Tensor) -> tuple[Features, Features]:
-        """What is matched of both images; the query has no context."""
+        """Features of both images. Those of the query have no context."""
         levels, count = self.pyramid.before_pooling(torch.cat([reference, query]), (2, 3, 4)), reference.shape[0]
         own = [level[:count] for level in levels]  # `chunk` would fix the batch size of an exported graph
         matching, context = unit_norm(self.matching_head(levels)), self.context_head(own)
@@ -209,9 +209,9 @@ class RecurrentNet(MatchingNetwork):
         iters_global: int | None = None,
         settle: bool = False,
     ) -> list[tuple[Tensor, Tensor]]:
-        """Hidden states and flows at 1/8, in pixels of 1/8: of the start, and after each update.
+        """Hidden states and flows at 1/8, in pixels of 1/8: the initial ones, and those after each update.
 
-        With `settle` a sample is left as it is once its flow hardly moves, and the updates end when all have settled.
+        With `settle`, a sample is no longer updated once its flow hardly moves, and updates end when all have settled.
         """
         assert reference.context is not None
         own, other = reference.coarse, query.coarse
@@ -238,7 +238,7 @@ class RecurrentNet(MatchingNetwork):
         return fine(*features, state, flow.detach(), self.fine_updates, iters)
 
     def stages(self, *inputs: Tensor) -> list[Stage]:
-        """The global layer that the start is read from, and the local layer whose filters are looked up."""
+        """The global layer that gives the initial flow, and the local layer whose filters are looked up."""
         levels = self.pyramid.before_pooling(torch.cat(inputs), (2, 3, 4))
         reference, query = unit_norm(self.matching_head(levels)).chunk(2)
         return [
@@ -293,4 +293,4 @@ class RecurrentNet(MatchingNetwork):
             share = (volume * self.log_temperature.exp()).softmax(1)  # (B, Nq, h, w)
             flow = expected_flow(share, (other.shape[2], other.shape[3]))
             scale = reference.shape[2] / small.shape[2]
-            return scale * F.interpolate(flow, reference.shape[2:], mode="bilinear", align_corners=False)
+            return scale * upsample(flow, reference.shape[2:])

@@ -12,18 +12,18 @@ from ..ops.warp import pixel_grid
 from .recurrent_updates import Update
 
 STRIDE = 8  # pixels of the image per pixel of the features
-MAX_GLOBAL = 4096  # positions that global matching compares with each other; larger maps are halved
-MULTIPLE = 16  # of the working size: global matching works on features that are halved once more
+MAX_GLOBAL = 4096  # largest number of positions in global matching; larger maps are halved
+MULTIPLE = 16  # the working size is a multiple of this: global matching works on features that are halved once more
 
 
 class Features(NamedTuple):
-    """What is matched of a batch of images.
+    """Features of a batch of images.
 
     Attributes:
         coarse: matching features at 1/8.
-        context: at 1/8; a query needs none.
-        fine: matching features at 1/4, of a network that has a fine stage.
-        fine_context: at 1/4, likewise.
+        context: context features at 1/8; a query needs none.
+        fine: matching features at 1/4, if the network has a fine stage.
+        fine_context: context features at 1/4, if the network has a fine stage; a query needs none.
     """
 
     coarse: Tensor
@@ -36,9 +36,9 @@ class FeatureHead(nn.Module):
     """Features of VGG-16 at 1/2, 1/4 and 1/8, before pooling → features at 1/8.
 
     Args:
-        inputs: channels of the three.
+        inputs: channels of the three inputs.
         outputs: channels of the result.
-        inner: channels in between.
+        inner: channels of the hidden layers.
     """
 
     def __init__(self, inputs: tuple[int, ...], outputs: int, inner: int = 160) -> None:
@@ -97,7 +97,7 @@ class UpdateBlock(nn.Module):
         self.change = nn.Sequential(nn.Conv2d(hidden, wide, 3, padding=1), nn.ReLU(), nn.Conv2d(wide, 2, 3, padding=1))
 
     def given(self, context: Tensor) -> Update:
-        """The update as a function, for a context `(B, hidden, h, w)` that stays the same.
+        """The update as a function, for a fixed context `(B, hidden, h, w)`.
 
         The function takes state, scores and flow, `(B, ·, h, w)` each, and returns the next state and the change of
         the flow.
@@ -118,7 +118,7 @@ class ConvGRU(nn.Module):
     """A gated recurrent unit whose products are convolutions along one direction.
 
     Args:
-        channels: of the state, of the context and of the other inputs, each.
+        channels: channels of the state, of the context and of the other inputs, each.
         kernel: height and width of the convolutions.
     """
 
@@ -132,7 +132,7 @@ class ConvGRU(nn.Module):
     def given(self, context: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """The unit as a function of state and inputs, `(B, channels, h, w)` each, which returns the next state.
 
-        The convolutions are linear, so what the context adds to them is computed once.
+        Convolutions are linear, so the contribution of the context is computed once.
         """
         gates, candidate = (_split_convolution(layer, context) for layer in (self.gates, self.candidate))
 
@@ -183,16 +183,16 @@ def unit_norm(x: Tensor) -> Tensor:
 
 
 def lookup_operand(query: Tensor) -> Tensor:
-    """Query features as lookups read them: in autocast's dtype, which halves what they read and write."""
+    """Query features in autocast's dtype, which halves the memory traffic of lookups."""
     kind = query.device.type
     return query.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else query
 
 
 def pooled(reference: Tensor, query: Tensor, fixed_side: int | None) -> tuple[Tensor, Tensor]:
-    """Features at 1/8 → those that global matching compares: halved once, and again while they are too many.
+    """Features at 1/8 → features for global matching: halved once, then again while there are too many positions.
 
     With a `fixed_side` of the working size, all maps are halved as often as the largest one of that side, so that the
-    operations are the same for all.
+    operations are the same for all sizes.
     """
     height, width = reference.shape[2:]
     if fixed_side is not None:
@@ -220,5 +220,5 @@ def round_side(side: int) -> int:
     """The nearest multiple of `MULTIPLE`, as `round` does it but in integers, which an exported graph can hold."""
     if certain(side % MULTIPLE == 0):
         return side
-    half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # half of a multiple goes to the even one
+    half = MULTIPLE // 2 - 1 + side // MULTIPLE % 2  # a tie goes to the even multiple
     return torch.sym_max(MULTIPLE, (side + half) // MULTIPLE * MULTIPLE)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..ops.warp import pixel_grid
 
-SETTLED = 0.05  # mean motion in one update of a flow that has settled, see `Motion`
-ASK_EVERY = 2  # updates between two looks at the motion
+SETTLED = 0.05  # mean motion in one update, see `Motion`, at or below which a flow has settled
+ASK_EVERY = 2  # updates between two checks of the motion, each of which waits for the device
 
 Update = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """State, scores and flow → the next state, and the change of the flow."""
@@ -34,14 +34,14 @@ def iterate(
         update: see `Update`.
         look_up: see `LookUp`.
         hidden: state to start from, `(B, hidden, h, w)`.
-        flow: to start from, `(B, 2, h, w)` in its own pixels.
+        flow: flow to start from, `(B, 2, h, w)` in its own pixels.
         count: number of updates.
-        motion: see `Motion`. With it a sample is left as it is once its flow has settled, and the updates end when all
-            have settled, so that a sample's flow does not depend on the others in its batch.
+        motion: see `Motion`. If given, a sample is no longer updated once its flow has settled, and updates end when
+            all samples have settled. A sample's flow does not depend on the others in its batch.
     """
     grid = pixel_grid(flow.shape[2], flow.shape[3], device=flow.device)
     found: list[tuple[Tensor, Tensor]] = []
-    moving: Tensor | None = None  # samples that have not settled, once that was asked
+    moving: Tensor | None = None  # samples that have not settled; `None` before the first check
     for index in range(1, count + 1):
         flow = flow.detach()
         state, change = update(hidden, look_up(grid + flow), flow)

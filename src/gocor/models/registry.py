@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from ..modules import GlobalGOCor
 from ..utils.errors import InputError, InputTypeError
 from . import zoo
 from .basenet import BaseNet
@@ -30,7 +31,7 @@ class ModelEntry:
         name: see `register`.
         description: see `register`.
         build: returns the network, given its layers.
-        base: name of the network that differs in its correlation layers alone, whose weights this one may start from.
+        base: name of the network that only differs in its correlation layers. Training may start from its weights.
     """
 
     name: str
@@ -57,7 +58,7 @@ def register(name: str, description: str, *, base: str | None = None) -> Callabl
     Args:
         name: unique name of the network. Names that end in `-tiny` are for tests and are not listed.
         description: one line for `gocor models`.
-        base: name of the network that differs in its correlation layers alone. Training may start from its weights.
+        base: name of the network that only differs in its correlation layers. Training may start from its weights.
     """
 
     def enter(build: Builder) -> Builder:
@@ -86,7 +87,7 @@ def create_model(name: str, options: Mapping[str, Any] | None = None) -> Matchin
 
     Args:
         name: one of `list_models()`.
-        options: in which it differs from the registered network, such as `{"global.initializer": "zero"}`, see
+        options: options in which it differs from the registered network, such as `{"global.initializer": "zero"}`, see
             `Layers`. Unknown ones are errors.
     """
     if not isinstance(name, str):
@@ -101,7 +102,7 @@ def create_model(name: str, options: Mapping[str, Any] | None = None) -> Matchin
 
 
 def sketch(name: str, options: Mapping[str, Any] | None = None) -> MatchingNetwork:
-    """A network whose parameters have no storage, to read its facts."""
+    """A network on the meta device: its parameters have no storage, but its facts can be read."""
     with torch.device("meta"):
         return create_model(name, options)
 
@@ -110,80 +111,76 @@ def _five(layer: Callable[[], nn.Module]) -> list[nn.Module]:
     return [layer() for _ in range(5)]
 
 
-def _basenet(layers: Layers, coarse: nn.Module, local: nn.Module, *, gocor: bool, filtering: str = "none") -> BaseNet:
-    """BaseNet with given layers; GOCor's global volume needs no L2 normalisation (paper, appendix D)."""
-    activation = "leaky-relu" if gocor else "relu-l2"
+def _on_layers(
+    build: type[BaseNet] | type[GLUNet],
+    layers: Layers,
+    coarse: nn.Module,
+    local: nn.Module,
+    filtering: str = "none",
+    **own: Any,
+) -> MatchingNetwork:
+    """A network on a global and a local layer; GOCor's global volume needs no L2 normalisation (paper, appendix D)."""
+    activation = "leaky-relu" if isinstance(coarse, GlobalGOCor) else "relu-l2"
     options = layers.network(filtering=filtering, activation=activation, width=layers.width)
-    return BaseNet(coarse, local, radius=layers.radius, **options)
+    return build(coarse, local, radius=layers.radius, **own, **options)
 
 
 @register("basenet", "BaseNet with plain correlations (ablation I)")
 def _plain_basenet(layers: Layers) -> MatchingNetwork:
-    return _basenet(layers, layers.global_correlation(), layers.local_correlation(), gocor=False)
+    return _on_layers(BaseNet, layers, layers.global_correlation(), layers.local_correlation())
 
 
 @register("basenet-nc", "BaseNet with NC-Net's consensus after the global correlation (ablation II)", base="basenet")
 def _basenet_nc(layers: Layers) -> MatchingNetwork:
-    plain = layers.global_correlation(), layers.local_correlation()
-    return _basenet(layers, *plain, gocor=False, filtering="consensus")
+    return _on_layers(BaseNet, layers, layers.global_correlation(), layers.local_correlation(), "consensus")
 
 
 @register("basenet-global-linear", "BaseNet, global GOCor with the quadratic objective (ablation III)", base="basenet")
 def _basenet_global_linear(layers: Layers) -> MatchingNetwork:
     coarse = layers.global_gocor(512, query_objective=False, reference_objective="quadratic")
-    return _basenet(layers, coarse, layers.local_correlation(), gocor=True)
+    return _on_layers(BaseNet, layers, coarse, layers.local_correlation())
 
 
 @register("basenet-global-r", "BaseNet, global GOCor with the reference objective (ablation IV)", base="basenet")
 def _basenet_global_r(layers: Layers) -> MatchingNetwork:
     coarse = layers.global_gocor(512, query_objective=False)
-    return _basenet(layers, coarse, layers.local_correlation(), gocor=True)
+    return _on_layers(BaseNet, layers, coarse, layers.local_correlation())
 
 
 @register("basenet-global-rq", "BaseNet, global GOCor with reference and query objective (ablation V)", base="basenet")
 def _basenet_global_rq(layers: Layers) -> MatchingNetwork:
-    return _basenet(layers, layers.global_gocor(512), layers.local_correlation(), gocor=True)
+    return _on_layers(BaseNet, layers, layers.global_gocor(512), layers.local_correlation())
 
 
 @register("basenet-gocor", "BaseNet, global and local GOCor (ablation VI)", base="basenet")
 def _basenet_gocor(layers: Layers) -> MatchingNetwork:
-    return _basenet(layers, layers.global_gocor(512), layers.local_gocor(), gocor=True)
+    return _on_layers(BaseNet, layers, layers.global_gocor(512), layers.local_gocor())
 
 
 @register("basenet-gocor-lq", "BaseNet-GOCor with the query objective in the local module too", base="basenet")
 def _basenet_gocor_lq(layers: Layers) -> MatchingNetwork:
-    return _basenet(layers, layers.global_gocor(512), layers.local_gocor(query_objective=True), gocor=True)
-
-
-def _glunet(
-    layers: Layers, coarse: nn.Module, local: nn.Module, *, gocor: bool, filtering: str, semantic: bool = False
-) -> GLUNet:
-    activation = "leaky-relu" if gocor else "relu-l2"
-    options = layers.network(filtering=filtering, activation=activation, width=layers.width)
-    return GLUNet(coarse, local, radius=layers.radius, semantic=semantic, **options)
+    return _on_layers(BaseNet, layers, layers.global_gocor(512), layers.local_gocor(query_objective=True))
 
 
 @register("glunet", "GLU-Net with plain correlations")
 def _plain_glunet(layers: Layers) -> MatchingNetwork:
-    plain = layers.global_correlation(), layers.local_correlation()
-    return _glunet(layers, *plain, gocor=False, filtering="mutual")
+    return _on_layers(GLUNet, layers, layers.global_correlation(), layers.local_correlation(), "mutual")
 
 
 @register("glunet-gocor", "GLU-Net with global and local GOCor", base="glunet")
 def _glunet_gocor(layers: Layers) -> MatchingNetwork:
-    return _glunet(layers, layers.global_gocor(512), layers.local_gocor(), gocor=True, filtering="none")
+    return _on_layers(GLUNet, layers, layers.global_gocor(512), layers.local_gocor())
 
 
 @register("semantic-glunet", "Semantic-GLU-Net with plain correlations")
 def _semantic_glunet(layers: Layers) -> MatchingNetwork:
     plain = layers.global_correlation(), layers.local_correlation()
-    return _glunet(layers, *plain, gocor=False, filtering="consensus", semantic=True)
+    return _on_layers(GLUNet, layers, *plain, "consensus", semantic=True)
 
 
 @register("semantic-glunet-gocor", "Semantic-GLU-Net with global and local GOCor", base="semantic-glunet")
 def _semantic_glunet_gocor(layers: Layers) -> MatchingNetwork:
-    gocor = layers.global_gocor(1024), layers.local_gocor()
-    return _glunet(layers, *gocor, gocor=True, filtering="none", semantic=True)
+    return _on_layers(GLUNet, layers, layers.global_gocor(1024), layers.local_gocor(), semantic=True)
 
 
 @register("pwcnet", "PWC-Net with plain correlations")

@@ -12,19 +12,19 @@ from ..utils.checks import check_count
 
 MIN_MAX_SIZE = 16  # Smallest `max_size`, in pixels.
 MAX_ENLARGEMENT = 3  # Largest factor by which `min_size` enlarges an image.
-MAX_AREA_ENLARGEMENT = 1.5  # The same for `min_area`: larger images of the same detail are matched worse.
+MAX_AREA_ENLARGEMENT = 1.5  # The same for `min_area`; beyond it, matches get worse.
 
 
 def bounded_size(
     height: int, width: int, min_size: int, max_size: int | None, min_area: float = 0.0
 ) -> tuple[int, int]:
-    """The size of an image whose longer side is brought within bounds, see `MatchingNetwork.working_size`.
+    """The size of an image, scaled so that its longer side is within bounds; see `MatchingNetwork.working_size`.
 
     Args:
-        height: of the image.
-        width: of the image.
+        height: height of the image.
+        width: width of the image.
         min_size: lower bound of the longer side; 0 for none.
-        max_size: upper bound of it, or `None`.
+        max_size: upper bound of the longer side, or `None`.
         min_area: lower bound of the area, in units of `min_size`².
     """
     check_count("min_size", min_size)

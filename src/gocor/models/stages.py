@@ -1,4 +1,4 @@
-"""What the correlation layers of a network compare, for those who want to look inside."""
+"""The correlation layers of a network with the features that they compare, for views of their scores."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Stage(NamedTuple):
     """One correlation layer of a network and its inputs for a pair of images.
 
     Attributes:
-        name: of the layer, for people.
+        name: name of the layer to show, `"global"` or `"local"`.
         layer: a GOCor module; any other layer, or `None`, stands for plain correlation.
         reference: features `(B, C, H, W)` of the reference, as the layer takes them.
         query: features `(B, C, H, W)` of the whole query, not warped.

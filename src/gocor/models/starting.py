@@ -1,4 +1,4 @@
-"""Start values of a training run from other weights: of the same network, or of the same one without GOCor."""
+"""Start values of a training run from other weights: those of the same network, or of the same one without GOCor."""
 
 import os
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from .published import translate_name, translate_published
 from .registry import REGISTRY
 from .weights import FORMAT, load_weights, read_state, variant_of, with_shared_features
 
-COUNTER = "num_batches_tracked"  # of batch normalisation, which published checkpoints may lack
+COUNTER = "num_batches_tracked"  # tensor of batch normalisation that published checkpoints may lack
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a network took from a checkpoint.
+    """Which tensors a network took from a checkpoint.
 
     Attributes:
         source: name of the network that the checkpoint belongs to.
@@ -50,7 +50,7 @@ def start_from(network: MatchingNetwork, path: str | os.PathLike[str]) -> Start:
 
     Args:
         network: created by name; it is not changed if the checkpoint does not fit.
-        path: of the checkpoint.
+        path: path of the checkpoint.
     """
     state, metadata = read_state(Path(path))
     if metadata.get("format") != FORMAT and "features.0.weight" in state:
@@ -91,7 +91,7 @@ def _from_published(network: MatchingNetwork, state: dict[str, Tensor]) -> Start
     rules = network.published_rules
     others = {translate_name(key, rules) or key: state[key] for key in unexpected}  # of the base's correlation layers
     counters = {key: value for key, value in network.state_dict().items() if key.endswith(COUNTER)}
-    start = _take(network, counters | others | translated, _sources(network.name)[0])
+    start = _take(network, counters | others | translated, network.name)
     if not start.new:
         network.use_published_rules()
         return start

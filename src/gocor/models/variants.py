@@ -1,7 +1,7 @@
 """Variants of a network: the options of its correlation layers, set by name, such as `global.initializer`.
 
-A network's builder takes its layers from a `Layers` object and gives the network's own choices. Options of a variant
-replace them. The variant is kept with the network, stored with its weights and restored when they are loaded.
+A network's builder makes its layers through a `Layers` object, with the network's own choices of options. Options of a
+variant replace these choices. The variant is kept with the network, stored with its weights and restored with them.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ def describe_variant(variant: Mapping[str, Any]) -> str:
 
 
 class Layers:
-    """The correlation layers of one network, with the options of a variant in place of the network's own.
+    """Makes the correlation layers of one network, with the options of a variant in place of the network's own.
 
     Args:
-        options: of the variant, nested or with dotted names: `global.NAME` and `local.NAME` are options of the global
-            layer and of all local layers (fields of `GOCorOptions`, and `radius` of local layers); names without a dot
-            are options of the network, such as `width`.
+        options: options of the variant, nested or with dotted names: `global.NAME` and `local.NAME` are options of the
+            global layer and of all local layers (fields of `GOCorOptions`, and `radius` of local layers); names without
+            a dot are options of the network, such as `width`.
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -44,7 +44,7 @@ class Layers:
         self.radius = 4  # of the local layer that was made last
 
     def global_gocor(self, channels: int, **own: Any) -> GlobalGOCor:
-        """A `GlobalGOCor` for features of so many channels in the full network, fewer if `width` is below 1."""
+        """A `GlobalGOCor` for features of `channels` times `width` channels."""
         chosen = own | self._given("global.", GOCOR_HINTS)
         return GlobalGOCor(max(1, int(channels * self.width)), **chosen)
 
@@ -74,7 +74,7 @@ class Layers:
         return value
 
     def network(self, **own: Any) -> dict[str, Any]:
-        """Options of the network itself: those that it gives, replaced by those of the variant."""
+        """Options of the network itself: its own values, replaced by those of the variant."""
         return own | self._given("", {name: NETWORK_HINTS[name] for name in own})
 
     def check(self, name: str) -> None:

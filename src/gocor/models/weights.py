@@ -46,7 +46,7 @@ def load_model(
         name: one of `list_models()`.
         weights: `"default"` for the weights that ship, the path of a checkpoint (ours, as safetensors, or a published
             one), or `None` for start values. A network without trained weights warns with an `UntrainedWarning`.
-        options: in which the network differs from the registered one, such as `{"global.eta": 0.1}`, see
+        options: options in which the network differs from the registered one, such as `{"global.eta": 0.1}`, see
             `gocor.models.variants`. Weights of ours know the options that they were trained with; others win over them.
         device: `"auto"` uses a GPU if there is one.
         dtype: `float32`, `float64`, or a 16-bit dtype, which the network then uses by autocast.
@@ -56,8 +56,10 @@ def load_model(
     Returns:
         The network in evaluation mode.
     """
-    trained = name in shipped() if weights == "default" else weights is not None
-    path = Path(shipped_file(name) if weights == "default" else weights) if trained and weights is not None else None
+    if weights == "default":
+        path = shipped_file(name) if name in shipped() else None
+    else:
+        path = None if weights is None else Path(weights)
     state, metadata = ({}, {}) if path is None else read_state(path)
     network = create_model(name, variant_of(metadata) | flatten(options or {}))
     if _is_vgg(network.pyramid) and metadata.get("vgg16") != "inside":
@@ -183,7 +185,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     Args:
         source: the published checkpoint.
         target: the file to write.
-        name: of the network; by default the network whose parameter names the checkpoint has.
+        name: name of the network; by default the network whose parameter names the checkpoint has.
 
     Returns:
         The name of the network.

@@ -24,9 +24,9 @@ class TrainingRun:
     Attributes:
         command: the command line.
         steps: optimiser steps that it took.
-        seed: of the initial values and of the training pairs.
-        time: how long it took, and on which device.
-        note: what else to know about it.
+        seed: seed of the initial values and of the training pairs.
+        time: duration and device.
+        note: further remarks.
     """
 
     command: str
@@ -43,7 +43,7 @@ class Evaluation:
     Attributes:
         protocol: `"network"` for a single forward pass; `"match"` for `gocor match` with its alignment.
         command: what printed the scores.
-        scores: by data set and metric: `aepe` in pixels; `pck1`, `pck5`, `auc3`, `auc5`, `auc10` in percent.
+        scores: scores by data set and metric: `aepe` in pixels; `pck1`, `pck5`, `auc3`, `auc5`, `auc10` in percent.
     """
 
     protocol: str
@@ -58,14 +58,14 @@ class WeightsRow:
     Attributes:
         model: name of the network, empty for features that networks share.
         summary: one sentence about the weights.
-        sha256: of the file.
+        sha256: SHA-256 of the file.
         bytes: size of the file.
-        parameters: of the network, shared frozen features included.
-        licence: of the weights.
-        options: in which the network differs from the registered one, see `variants`.
-        data: what they were trained on.
+        parameters: number of parameters of the network, shared frozen features included.
+        licence: licence of the weights.
+        options: options in which the network differs from the registered one, see `variants`.
+        data: data that the weights were trained on.
         made_with: versions of the software that trained them.
-        metrics: from the validation of the last run: `epe` in pixels, `pck1`, `pck3` and `pck5` in percent.
+        metrics: metrics of the last run's validation: `epe` in pixels, `pck1`, `pck3` and `pck5` in percent.
         runs: the training runs, first to last; each starts from the weights of the one before.
         evaluations: scores on data sets.
     """
@@ -109,7 +109,7 @@ def describe(facts: Mapping[str, Any], content: bytes, *, summary: str, paramete
     Args:
         facts: `model` and `licence`, and if known `data`, `made_with`, `metrics`, and `command`, `steps`, `seed` and
             `time` of the training run. Other entries are ignored.
-        content: of the file.
+        content: content of the file.
         summary: see `WeightsRow`.
         parameters: see `WeightsRow`.
     """

@@ -232,12 +232,11 @@ class GOCor(nn.Module, ABC):
             squared = self.regularization.to(dtype).square().clamp(min=self.options.min_regularization**2)
             return squared.view(1, 1, 1, 1)
         norms = torch.linalg.vector_norm(reference, dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        return (
-            (2 * self.log_regularization.to(dtype)).exp() * norms.square() / (reference.shape[2] * reference.shape[3])
-        )
+        scale = (2 * self.log_regularization.to(dtype)).exp()  # ρ²
+        return scale * norms.square() / (reference.shape[2] * reference.shape[3])
 
     def _regularized(self, parameters: Parameters, reference: Tensor) -> Parameters:
-        """What kernels take, with the regulariser of these features; an absolute one is the same for all."""
+        """Kernel inputs with the regulariser of these features. An absolute one does not depend on the features."""
         if self.options.regularizer == "absolute":
             return parameters
         return parameters._replace(regularization=self._squared_regularization(reference).flatten())
@@ -249,17 +248,17 @@ class GOCor(nn.Module, ABC):
         return torch.is_grad_enabled() and select.needs_gradients(*features, *self.parameters())
 
     def _derive(self, compute: Callable[[], Any], *key: Any) -> Any:
-        """What kernels take, computed from the parameters; kept until a parameter or the key changes."""
+        """Kernel inputs that `compute` makes from the parameters, cached until a parameter or the key changes."""
         if torch.compiler.is_compiling():
             return compute()
         parameters = list(self.parameters())
-        if any(p.is_inference() for p in parameters):  # inference tensors do not count their versions
+        if any(p.is_inference() for p in parameters):  # inference tensors have no version counter
             return compute()
         state = (*key, *((p.data_ptr(), p._version) for p in parameters))
         if self._derived[0] == state:
             return self._derived[1]
         value = compute()
-        # Tensors that are made while a CUDA graph is recorded lie in the graph's memory, and must not be kept.
+        # Tensors that are made while a CUDA graph is recorded are in the graph's memory and must not be cached.
         if not (parameters[0].is_cuda and torch.cuda.is_current_stream_capturing()):
             self._derived = state, value
         return value

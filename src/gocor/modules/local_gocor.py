@@ -114,7 +114,7 @@ class LocalGOCor(GOCor):
         return problem.correlate(steepest_descent(problem, start, iters), query)
 
     def _kernel_parameters(self, reference: Tensor) -> tuple[LocalParameters, Tensor]:
-        """What the kernels take: parameters, and the table of coefficients for tensor cores."""
+        """Kernel inputs: the parameters, and the table of coefficients for the tensor-core kernel."""
 
         def compute() -> tuple[LocalParameters, Tensor]:
             maps = self.objective.maps(local_distances(self.radius, torch.float32, reference.device))

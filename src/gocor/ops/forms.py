@@ -9,12 +9,12 @@ class Form:
     """One way to compute GOCor's iterations.
 
     Attributes:
-        name: what `form=` and GOCOR_FORM take.
+        name: value of `form=` and of GOCOR_FORM.
         module: `"local"`, `"global"` or `"both"`.
         gradients: whether autograd can differentiate it.
-        needs: where it can run.
-        buys: what it is faster than, and by how much (docs/performance.md).
-        file: where it is written, in `gocor/ops/descent`.
+        needs: conditions under which it can run.
+        buys: which form it is faster than, and by how much (docs/performance.md).
+        file: its file in `gocor/ops/descent`.
     """
 
     name: str

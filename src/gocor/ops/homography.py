@@ -1,4 +1,4 @@
-"""Points and maps of points projected by homographies, up to their horizon."""
+"""Homographies of points and of maps of points, with a bound on the depth of points near the horizon."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 
 Matrix = NDArray[np.float64]
 
-NEAREST = 0.02  # Smallest depth: points closer to the horizon, or beyond it, are projected as if at this depth.
+NEAREST = 0.02  # smallest depth; points nearer to the horizon, or beyond it, are projected as if at this depth
 
 
 def project(matrix: Matrix, points: NDArray[np.float64], nearest: float = NEAREST) -> NDArray[np.float64]:
@@ -35,7 +35,7 @@ def resizing(size: Sequence[int], to: Sequence[int]) -> Matrix:
 def project_map(matrix: Matrix, points: Tensor) -> Tensor:
     """Project points `(B, 2, H, W)` by one homography `(3, 3)`, or by one a sample, `(B, 3, 3)`.
 
-    Points beyond the horizon land far away.
+    Points beyond the horizon are projected far away, not to infinity.
     """
     x, y = points.split(1, 1)
     rows = [row[0] * x + row[1] * y + row[2] for row in _coefficients(matrix, points)[:2]]
@@ -50,7 +50,7 @@ def depth(matrix: Matrix, points: Tensor) -> Tensor:
 
 
 def _coefficients(matrix: Matrix, points: Tensor) -> list[Any]:
-    """Rows of a homography, as numbers; rows of several, as tensors `(B, 1, 1, 1)` on the points' device."""
+    """Rows of a matrix: numbers for one homography, tensors `(B, 1, 1, 1)` on the points' device for several."""
     if matrix.ndim == 2:
         return matrix.tolist()
     entries = torch.from_numpy(matrix).to(points)[..., None, None, None]  # (B, 3, 3, 1, 1, 1)

@@ -3,24 +3,25 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-PATCH = 11  # pixels
-CONTRAST = 3.0  # standard deviation from which on a patch says something, of 255
+PATCH = 11  # side of a patch in pixels
+CONTRAST = 3.0  # least standard deviation of brightness, in [0, 255], of a patch with enough texture to compare
 
 
 def box(values: Tensor, side: int) -> Tensor:
-    """Mean over the square around each pixel, of odd side, as far as it is inside."""
+    """Mean over the square of odd side around each pixel; pixels outside the image do not count."""
     return F.avg_pool2d(values, side, 1, side // 2, count_include_pad=False)
 
 
 def patch_correlation(image: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """How alike the patches around each pixel are, whatever the light.
+    """Normalised cross-correlation of the patches around each pixel.
 
     Args:
         image: `(B, 3, H, W)` in [0, 255].
         other: likewise.
 
     Returns:
-        Correlation of brightness in [-1, 1], and its standard deviation in the first image, both `(B, 1, H, W)`.
+        The correlation of brightness, in [-1, 1], and the standard deviation of brightness in the first image's patch,
+        both `(B, 1, H, W)`.
     """
     a, b = (x.float().mean(1, keepdim=True) for x in (image, other))
     a, b = a - box(a, PATCH), b - box(b, PATCH)

@@ -22,13 +22,13 @@ from .forms import FORMS, Form, forms_table
 from .transforms import transformed
 
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MAX_CORRELATION_RADIUS = 16  # of the Triton kernels of local correlation
+MAX_CORRELATION_RADIUS = 16  # largest radius of the Triton kernels of local correlation
 MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window reaches twice as far
-MAX_DENSE_LOOKUP = 4096  # positions of a query up to which gradients of lookups are matrix products
+MAX_DENSE_LOOKUP = 4096  # query positions up to which gradients of lookups are computed as matrix products
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
-MAX_STORED_SCORES = 2**24  # of a sample's filters with one query level: 64 MiB
+MAX_STORED_SCORES = 2**24  # scores of a sample's filters with one query level: 64 MiB in float32
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
-MANY_LOCATIONS = 4096  # from here on the tensor-core kernel is faster for 256 channels too
+MANY_LOCATIONS = 4096  # from this number on, the tensor-core kernel is faster for 256 channels too
 # Multiply-adds that a GPU does in the time of the kernel launches that the Gram form saves.
 GRAM_LAUNCH_SAVINGS = 4e9
 
@@ -37,7 +37,7 @@ _COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
 HAS_TRITON = find_spec("triton") is not None and _COMPILER is not None
 FORM_OVERRIDE = os.environ.get("GOCOR_FORM", "auto")
 
-_CAPABLE: dict[torch.device, bool] = {}  # devices that were asked already: each call would take 20 microseconds
+_CAPABLE: dict[torch.device, bool] = {}  # answers of `kernels_run_on`: asking a device takes 20 microseconds
 
 logger = logging.getLogger("gocor")
 
@@ -56,7 +56,7 @@ def choose_local(
         gradients: whether gradients are needed.
     """
     fits = linear_start and not query and radius <= MAX_GRAM_RADIUS
-    kernels = fits and not exporting() and not transformed() and _kernels_take(features)
+    kernels = fits and not exporting() and not transformed() and _kernels_support(features)
     cores = kernels and not gradients and radius <= MAX_TENSOR_CORE_RADIUS
     can_run = {
         "tensor-cores": cores and features.shape[1] <= (256 if features.dtype == torch.bfloat16 else 128),
@@ -89,10 +89,10 @@ def choose_global(
         gradients: whether gradients are needed.
     """
     fits = weights is None or _smoothing_kernels_fit(*weights)
-    kernels = fits and not (gradients or exporting() or transformed()) and _kernels_take(reference)
+    kernels = fits and not (gradients or exporting() or transformed()) and _kernels_support(reference)
     strips = weights is None and not gradients and _on_cpu_without_graph(reference, query)
     can_run = {"gram-kernels": kernels, "gram": True, "strips": strips, "filters": True}
-    # An exported graph may be for any size: it takes the specification, because no choice would fit them all.
+    # A graph that is exported for any size takes the specification: no other form is cheaper for all sizes.
     cheaper = not _sizes_are_open(reference, query) and gram_is_cheaper(
         reference, query, iters, query_term=weights is not None
     )
@@ -102,65 +102,65 @@ def choose_global(
 
 def choose_correlation(features: Tensor, radius: int) -> Literal["triton", "numba", "matmul", "reference"]:
     """The file of `ops/correlation` whose local correlation is fastest for these features."""
-    if radius <= MAX_CORRELATION_RADIUS and _kernels_take(features):
+    if radius <= MAX_CORRELATION_RADIUS and _kernels_support(features):
         return "triton"
     if features.device.type == "cpu" and features.dtype in KERNEL_DTYPES and numba_is_usable():
         return "numba"
-    return "reference" if radius <= 1 else "matmul"  # most of the matrix product of a small window would be wasted
+    return "reference" if radius <= 1 else "matmul"  # a product with a small window is mostly waste
 
 
 def uses_smoothing_kernels(volume: Tensor, weight1: Tensor, weight2: Tensor) -> bool:
     """Whether Triton kernels compute RᵀR of a volume with these weights `(I, 1, k, k)` and `(O, I, k, k)`."""
-    taken = volume.dtype == torch.float32 and _kernels_take(volume) and not transformed()
+    taken = volume.dtype == torch.float32 and _kernels_support(volume) and not transformed()
     return taken and _smoothing_kernels_fit(weight1, weight2)
 
 
 def uses_lookup_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
-    """Whether a Triton kernel looks scores up: elsewhere matrix products with windows of the query do."""
-    return radius <= MAX_LOOKUP_RADIUS and _kernels_take(filters) and _kernels_take(query)
+    """Whether a Triton kernel computes lookups. Otherwise they are matrix products with windows of the query."""
+    return radius <= MAX_LOOKUP_RADIUS and _kernels_support(filters) and _kernels_support(query)
 
 
 def stores_scores(filters: Tensor, *query_pyramid: Tensor) -> bool:
-    """Whether repeated lookups store scores for the lookups that follow: on a CPU, where nothing records them."""
+    """Whether repeated lookups store scores for later lookups: on a CPU, without gradients, export and compilation."""
     return _on_cpu_without_graph(filters, *query_pyramid)
 
 
 def stores_all_scores(filters: Tensor, query: Tensor) -> bool:
-    """Whether those are the scores of all pairs of filters and a query level, or those around the positions.
+    """Whether the scores of all pairs of filters and query positions are stored, or only those around the positions.
 
-    The first takes as long as a few lookups, and memory that grows with the square of the size, so there is a limit.
+    All pairs take the time of a few lookups, but memory that grows with the square of the size, so there is a limit.
     """
     return filters.shape[2:].numel() * query.shape[2:].numel() <= MAX_STORED_SCORES
 
 
 def computes_in_strips(image: Tensor, *weights: Tensor) -> bool:
-    """Whether the first convolutions of images run on one strip of them after the other."""
+    """Whether the first convolutions of a network run on one strip of the image after the other."""
     return _on_cpu_without_graph(image, *weights)
 
 
 def uses_lookup_backward_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:
     """Whether a Triton kernel computes the gradients of lookups.
 
-    Its time grows with the number of filters, that of matrix products also with the positions of the query. They are
-    faster where those are few, because atomic additions to few positions wait for each other.
+    The kernel's time grows with the number of filters; that of matrix products also with the number of query positions.
+    Matrix products are faster where these are few, because atomic additions to few positions wait for each other.
     """
     return uses_lookup_kernel(filters, query, radius) and query.shape[2] * query.shape[3] > MAX_DENSE_LOOKUP
 
 
 def needs_gradients(*tensors: Tensor) -> bool:
-    """Whether autograd records an operation on these tensors; inside `torch.func`, whether it might."""
+    """Whether autograd records an operation on these tensors. Inside `torch.func` it may, so the answer is yes."""
     return torch.is_grad_enabled() and (transformed() or any(tensor.requires_grad for tensor in tensors))
 
 
 def can_stop_early(features: Tensor) -> bool:
-    """Whether values may decide what runs next: not in a graph that is exported, compiled or recorded."""
+    """Whether the next operation may depend on values: not in a graph that is exported, compiled or recorded."""
     if torch.compiler.is_compiling() or torch.compiler.is_exporting() or transformed():
         return False
     return not (features.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def exporting() -> bool:
-    """Whether a graph is being exported, so that custom operators must not appear in it.
+    """Whether a graph is being exported. It must not contain custom operators.
 
     Up to torch 2.12, `is_exporting` is also true in a plain `torch.compile`.
     """
@@ -168,9 +168,9 @@ def exporting() -> bool:
 
 
 def gram_is_cheaper(reference: Tensor, query: Tensor, iters: int, *, query_term: bool) -> bool:
-    """Whether the matrix products of the global Gram form take fewer multiply-adds than those on filters.
+    """Whether the global Gram form takes fewer multiply-adds in matrix products than the form on filters.
 
-    Everything else costs the same in both. A GPU also saves kernel launches.
+    Everything else costs the same in both. On a GPU, the Gram form also saves kernel launches.
     """
     batch, d = reference.shape[:2]
     n, m = reference.shape[2:].numel(), query.shape[2:].numel()
@@ -206,7 +206,7 @@ kernels_run_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @cache
 def numba_is_usable() -> bool:
-    """Whether the loops that Numba compiles can be imported: it may be missing, unfit for NumPy or switched off."""
+    """Whether `correlation.numba` can be imported: Numba may be missing, too old for NumPy, or switched off."""
     try:
         from .correlation import numba  # noqa: F401
     except (ImportError, OSError):
@@ -214,7 +214,7 @@ def numba_is_usable() -> bool:
     return True
 
 
-def _kernels_take(features: Tensor) -> bool:
+def _kernels_support(features: Tensor) -> bool:
     return features.dtype in KERNEL_DTYPES and kernels_run_on(features.device)
 
 
@@ -223,7 +223,7 @@ def _smoothing_kernels_fit(weight1: Tensor, weight2: Tensor) -> bool:
 
 
 def certain(condition: bool | torch.SymBool) -> bool:
-    """Whether a condition on sizes holds; in a graph that is exported for any size, whether it holds for all of them.
+    """Whether a condition on sizes holds; in a graph that is exported for any size, whether it holds for all sizes.
 
     A plain `if` would restrict the graph to the sizes that take the same branch.
     """
@@ -244,7 +244,7 @@ def _traced() -> bool:
 
 
 def _on_cpu_without_graph(*tensors: Tensor) -> bool:
-    """Whether the tensors are on a CPU, and neither autograd, `torch.func` nor a compiler records what is done."""
+    """Whether the tensors are on a CPU, and neither autograd, `torch.func`, export nor a compiler records the call."""
     on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
     return on_cpu and not (needs_gradients(*tensors) or _traced() or transformed())
 

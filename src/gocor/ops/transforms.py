@@ -17,20 +17,20 @@ from ..utils.errors import InputError
 
 
 def transformed() -> bool:
-    """Whether `torch.func` transforms the running function, or forward-mode differentiation goes on."""
+    """Whether the caller runs inside a transform of `torch.func` or inside forward-mode differentiation."""
     if torch.compiler.is_compiling():
         return False
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class Operator:
-    """A custom operator whose first arguments are tensors with a batch dimension, and so are its results.
+    """A custom operator whose first arguments and whose results are tensors with a batch dimension.
 
     Args:
         operator: the operator of `torch.library`, with its shapes registered.
-        batched: number of tensors that it takes first, each with a batch dimension.
+        batched: number of these first arguments.
         save: `setup_context` of the backward pass.
-        backward: the backward pass, which calls operators of this class; `None` if it cannot be differentiated.
+        backward: the backward pass, which calls operators of this class; `None` if there is none.
         bilinear: whether it is linear in each of its first two tensors, which gives the rule of `jvp`.
     """
 
@@ -69,7 +69,7 @@ class Operator:
 
 
 def _needs_no_dispatch(inputs: tuple[Any, ...]) -> bool:
-    """Whether an operator's own function may be called in place of the operator.
+    """Whether the function behind a custom operator may be called directly.
 
     The first call of a custom operator imports torch.compile, which takes 0.8 s. Without gradients, and before anything
     else has imported it, neither autograd nor a compiler would learn of the call.

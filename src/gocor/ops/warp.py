@@ -20,7 +20,7 @@ from .select import certain
 Padding = Literal["zeros", "border"]
 WarpMode = Literal["bilinear", "nearest"]
 
-# A pixel that nothing lands nearer to than this weight (of a bilinear kernel) is a hole of an inverted flow.
+# A pixel of an inverted flow whose bilinear weights sum to less than this is a hole.
 MIN_SPLAT_WEIGHT = 1e-3
 
 
@@ -54,8 +54,8 @@ def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: P
         query: map `(B, C, Hq, Wq)` of any floating-point dtype, the flow's or another.
         flow: `(B, 2, H, W)`, reference to query.
         mode: interpolation, `"bilinear"` or `"nearest"`.
-        padding: what is seen outside the query: `"zeros"`, also mixed in over the last pixel on the way out, as in
-            `grid_sample`; or the nearest pixel of its `"border"`.
+        padding: values outside the query: `"zeros"`, interpolated with the outermost pixels as in `grid_sample`, or
+            the nearest pixel of the `"border"`.
 
     Returns:
         `(B, C, H, W)` in the query's dtype; zero where the flow is NaN or infinite, whatever the padding.
@@ -71,11 +71,11 @@ def warp(query: Tensor, flow: Tensor, *, mode: WarpMode = "bilinear", padding: P
     dtype = torch.promote_types(query.dtype, torch.promote_types(flow.dtype, torch.float32))
     x, y = flow_to_mapping(flow).to(dtype).unbind(1)  # (B, H, W) each
     finite = x.isfinite() & y.isfinite()
-    # Two pixels outside is as far as infinitely far outside, and safe to convert to an integer.
+    # All positions two pixels or more outside read zeros. Clamped there, they are safe to convert to integers.
     margin = 2 if padding == "zeros" else 0
     x = torch.where(finite, x.clamp(-margin, width - 1 + margin), -2.0)
     y = torch.where(finite, y.clamp(-margin, height - 1 + margin), -2.0)
-    # One pixel spans no length to normalise by: a row or column of zeros beside it changes nothing.
+    # A side of one pixel would divide by zero below. One more row or column of zeros does not change the result.
     source = query.to(dtype)
     narrow, low = not certain(width > 1), not certain(height > 1)
     if narrow or low:
@@ -103,7 +103,7 @@ def resize_flow(
     new_query_size: Sequence[int] | None = None,
     mode: WarpMode = "bilinear",
 ) -> Tensor:
-    """The flow between the same two images after resizing them: values change with the sizes.
+    """The flow between the same two images after resizing them. Its values are rescaled too.
 
     Resizing an image by s moves a coordinate x to `(x + ½)s - ½` (pixels cover areas, as with `align_corners=False`).
     With r the reference's ratios `(W'/W, H'/H)` and q the query's, the mapping is read at `(p' + ½)/r - ½` and taken to
@@ -115,8 +115,8 @@ def resize_flow(
         size: new size `(H', W')` of the reference.
         query_size: size `(Hq, Wq)` of the query that the flow points into; None: resized by the reference's ratios.
         new_query_size: its new size; given together with `query_size`.
-        mode: how the flow itself is read, `"bilinear"` or `"nearest"`, the latter for flow with holes: bilinear
-            interpolation spreads a NaN to its neighbours. Beyond the outermost pixel centres the flow goes on constant.
+        mode: interpolation of the flow, `"bilinear"` or `"nearest"`. Flow with holes needs the latter, because bilinear
+            interpolation spreads a NaN to its neighbours. Beyond the outermost pixel centres the flow is constant.
 
     Returns:
         `(B, 2, H', W')` in the flow's dtype.
@@ -140,20 +140,20 @@ def resize_flow(
 
 
 def scale_flow(flow: Tensor, x: float, y: float) -> Tensor:
-    """Flow `(B, 2, H, W)` with its channels multiplied by two numbers (no tensor of them is copied to the device)."""
+    """Flow `(B, 2, H, W)` with its channels multiplied by two numbers, without copying a tensor to the device."""
     return flow * x if certain(x == y) else torch.cat([flow[:, :1] * x, flow[:, 1:] * y], 1)
 
 
 def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The flow A → C of going from A to B, then from B to C: `first(p) + second(p + first(p))`.
+    """The flow A → C, composed of A → B and B → C: `first(p) + second(p + first(p))`.
 
     Args:
         first: A → B, `(B, 2, H, W)` on A's grid.
         second: B → C, `(B, 2, Hb, Wb)` on B's grid.
 
     Returns:
-        The flow A → C, `(B, 2, H, W)`, and where it is known, `(B, 1, H, W)` bool: where `first` lands inside B.
-        Elsewhere `second` goes on as at B's border.
+        The flow A → C, `(B, 2, H, W)`, and where it is valid, `(B, 1, H, W)` bool: where `first` points into B.
+        Elsewhere the value of `second` at B's border is used.
     """
     _check_flows("first", first, "second", second)
     onward = warp(second, first, padding="border")
@@ -161,32 +161,32 @@ def compose_flows(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-    """The flow query → reference, by sending every reference pixel's displacement along the flow.
+    """The flow query → reference, by forward splatting: every reference pixel's displacement moves along the flow.
 
-    `inverse(q) = -Σ_p w(p + flow(p) - q)·flow(p) / Σ_p w(p + flow(p) - q)`, w the bilinear kernel. Exact for
-    translations; elsewhere off by at most what the flow changes by within a pixel of the query. Where several pixels
-    land together (occlusion) they are averaged; where nothing lands within a pixel the result is zero and marked
-    invalid. On GPUs sums come in no fixed order, as in `scatter_add`.
+    `inverse(q) = -Σ_p w(p + flow(p) - q)·flow(p) / Σ_p w(p + flow(p) - q)`, with w the bilinear kernel. The result is
+    exact for translations. Elsewhere its error is at most the change of the flow within a pixel of the query. Several
+    pixels that land together (occlusion) are averaged. Where no pixel lands, the result is zero and marked invalid. On
+    GPUs the order of the sums is not fixed, as in `scatter_add`.
 
     Args:
         flow: `(B, 2, H, W)`; NaN and infinite displacements are left out.
         query_size: `(Hq, Wq)`, the flow's own size by default.
 
     Returns:
-        Inverse flow `(B, 2, Hq, Wq)` in the flow's dtype, and where it is known, `(B, 1, Hq, Wq)` bool.
+        Inverse flow `(B, 2, Hq, Wq)` in the flow's dtype, and where it is valid, `(B, 1, Hq, Wq)` bool.
     """
     x, y = flow_to_mapping(flow).flatten(2).split(1, dim=1)  # (B, 1, HW) each
     height, width = flow.shape[-2:] if query_size is None else check_size("query_size", query_size)
     lands = (x > -1) & (x < width) & (y > -1) & (y < height)
     x, y = torch.where(lands, x, 0.0), torch.where(lands, y, 0.0)
     displacement = torch.where(lands, _wide(flow).flatten(2), 0.0)
-    message = torch.cat([-displacement, torch.ones_like(x)], dim=1)  # (B, 3, HW), the last to sum up the weights
+    message = torch.cat([-displacement, torch.ones_like(x)], dim=1)  # (B, 3, HW); the last channel sums up the weights
     total = message.new_zeros(flow.shape[0], 3, height * width)
     left, top = x.detach().floor(), y.detach().floor()
     for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
         inside = lands & (column >= 0) & (column < width) & (row >= 0) & (row < height)
         weight = torch.where(inside, (1 - (x - column).abs()) * (1 - (y - row).abs()), 0.0)
-        index = torch.where(inside, row.long() * width + column.long(), 0)  # float32 cannot count the pixels
+        index = torch.where(inside, row.long() * width + column.long(), 0)  # float32 cannot hold large indices
         total = total.scatter_add(2, index.expand(-1, 3, -1), message * weight)
     summed, weight = total.unflatten(2, (height, width)).split([2, 1], dim=1)
     valid = weight > MIN_SPLAT_WEIGHT
@@ -195,7 +195,7 @@ def invert_flow(flow: Tensor, query_size: Sequence[int] | None = None) -> tuple[
 
 
 def forward_backward_error(forward: Tensor, backward: Tensor) -> Tensor:
-    """How far from home one comes by going to the query and back: `‖F(p) + B(p + F(p))‖`.
+    """Distance of each reference pixel from where both flows together take it: `‖F(p) + B(p + F(p))‖`.
 
     Args:
         forward: F, reference → query, `(B, 2, H, W)`.
@@ -210,7 +210,7 @@ def forward_backward_error(forward: Tensor, backward: Tensor) -> Tensor:
 
 
 def occlusion_mask(forward: Tensor, backward: Tensor, *, absolute: float = 0.5, relative: float = 0.01) -> Tensor:
-    """Reference pixels that the query does not show, by the forward-backward test: `(B, 1, H, W)` bool.
+    """Reference pixels that are occluded in the query, by the forward-backward test: `(B, 1, H, W)` bool.
 
     Occluded where `‖F + B‖² > relative·(‖F‖² + ‖B‖²) + absolute`, with `B = B(p + F(p))` (Sundaram et al., "Dense point
     trajectories by GPU-accelerated large displacement optical flow", ECCV 2010), where F leaves the query, and where
@@ -219,11 +219,11 @@ def occlusion_mask(forward: Tensor, backward: Tensor, *, absolute: float = 0.5, 
     there, back, inside = _there_and_back(forward, backward)
     error = (there + back).square().sum(1, keepdim=True)
     allowed = relative * (there.square() + back.square()).sum(1, keepdim=True) + absolute
-    return ~(inside & (error <= allowed))  # a NaN is no proof of being visible
+    return ~(inside & (error <= allowed))  # comparisons with NaN are false, so NaN counts as occluded
 
 
 def _there_and_back(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`F(p)`, `B(p + F(p))` and where the latter is read inside the query; float32 or wider."""
+    """`F(p)`, `B(p + F(p))`, both in float32 or wider, and where `p + F(p)` is inside the query."""
     _check_flows("forward", forward, "backward", backward)
     back = warp(_wide(backward), forward, padding="border")
     return _wide(forward), back, inside_mask(forward, backward.shape[-2:])

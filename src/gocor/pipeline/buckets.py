@@ -1,7 +1,7 @@
 """Pairs sorted by their sizes, so that pairs of equal sizes are matched together.
 
-A batch begins with the pair that has waited longest. It goes on with pairs that have an image in common with those in
-it, so that the features of the image are computed once and need not be kept for long.
+A batch begins with the pair that has waited longest. Pairs that share an image with the batch come next, so that the
+features of the image are computed once and need not be kept for long.
 """
 
 from collections import OrderedDict, deque
@@ -54,7 +54,7 @@ class Buckets:
         self.count = self.bytes = 0
 
     def add(self, loaded: Loaded) -> None:
-        """Let a pair wait."""
+        """Add a pair to its bucket."""
         self._waiting.setdefault(loaded.sizes, deque()).append(loaded)
         self.count += 1
         self.bytes += loaded.bytes

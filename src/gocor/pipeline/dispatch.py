@@ -11,8 +11,8 @@ from .job import Outcome
 from .pairs import Pair
 
 CHUNKS_PER_WORKER = 2  # the images of the second are read while the first is matched
-TRIES_ALONE = 2  # of a pair whose worker was lost
-MAX_LOSSES = 3  # in a row, beside one loss of every worker
+TRIES_ALONE = 2  # tries of a pair alone, after its worker was lost
+MAX_LOSSES = 3  # largest number of losses in a row, in addition to one per worker
 
 
 class WorkerLostError(GOCorError):
@@ -20,14 +20,14 @@ class WorkerLostError(GOCorError):
 
 
 class Event(NamedTuple):
-    """News of a worker.
+    """A report about a worker.
 
     Attributes:
-        worker: its number.
+        worker: number of the worker.
         chunk: number of the chunk, `None` if the worker was lost.
-        outcomes: of pairs of this chunk.
+        outcomes: outcomes of pairs of this chunk.
         done: whether these are the last ones of the chunk.
-        lost: why the worker was lost.
+        lost: reason why the worker was lost.
     """
 
     worker: int
@@ -47,7 +47,7 @@ class Crew(Protocol):
         """Give a chunk to a worker."""
 
     def wait(self) -> list[Event]:
-        """News; waits until there are some. An error of a worker that concerns all pairs is raised."""
+        """The next events; blocks until there are some. An error of a worker that concerns all pairs is raised."""
 
     def close(self) -> None:
         """End all workers."""
@@ -59,8 +59,8 @@ class Chunk:
 
     Attributes:
         pairs: those without an outcome, by name.
-        losses: number of workers that were lost while they matched this pair alone; `None` for pairs that were not
-            given to a worker that was lost.
+        losses: number of workers that were lost while they matched this pair alone; `None` if no worker was lost yet
+            with these pairs.
     """
 
     pairs: dict[str, Pair]
@@ -71,7 +71,8 @@ class Chunk:
 class Dispatcher:
     """Gives pairs to the workers of a crew, a few at a time.
 
-    The pairs of a lost worker are matched again, each alone, so that a pair that ends its worker is found and reported.
+    The pairs of a lost worker are matched again, each alone, so that a pair that crashes its worker is found and
+    reported.
 
     Args:
         crew: the workers.
@@ -87,7 +88,7 @@ class Dispatcher:
     _losses: int = 0
 
     def run(self, pairs: Iterable[Pair]) -> Generator[Outcome, None, None]:
-        """Match pairs; yield what became of each, in the order in which they are done."""
+        """Match pairs; yield the outcome of each, in the order in which they are done."""
         source = iter(pairs)
         while True:
             for worker in self.crew.workers():

@@ -1,6 +1,6 @@
 """What to match and how, as plain data that can be sent to another process."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ class Job:
         weights: see `load_model`.
         matching: see `match`.
         batch: number of pairs of equal sizes that are matched at once.
-        formats: of the flow, see `save_result`; none stores the matches alone.
+        formats: formats of the flow, see `save_result`; without any, only the matches are stored.
         max_points: see `MatchResult.matches`.
         min_confidence: see `MatchResult.matches`.
         pictures: draw the pictures of `save_result`.
@@ -65,14 +65,19 @@ class Job:
         return {**self._of_all_pairs, "reference": file_stamp(pair.reference), "query": file_stamp(pair.query)}
 
 
+def is_up_to_date(done: Mapping[str, Any], note: Note) -> bool:
+    """Whether the entries of a `done.json` are those of a complete result with this note."""
+    return bool(done) and all(done.get(key) == value for key, value in note.items())
+
+
 @dataclass(frozen=True)
 class Saved:
     """A result that is in its store.
 
     Attributes:
-        place: where, for people.
+        place: where it is, as text to show.
         files: paths of its files; empty for a store that is one file.
-        confidence: its mean.
+        confidence: mean confidence.
         matches: number of rows of `MatchResult.matches`.
     """
 
@@ -83,14 +88,14 @@ class Saved:
 
 
 class Outcome(NamedTuple):
-    """What became of a pair in a worker: what the store prepared for its result, or the error that prevented it."""
+    """The outcome of a pair in a worker: what the store prepared for its result, or the error that prevented it."""
 
     pair: Pair
     prepared: Any
 
 
 class Report(NamedTuple):
-    """What became of a pair: its saved result, or the error that prevented it."""
+    """The outcome of a pair: its saved result, or the error that prevented it."""
 
     pair: Pair
     result: Saved | Exception

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.io import iterate_csv
-from ..data.io.images import READABLE
+from ..data.io.images import image_files
 from ..utils.errors import InputError
 
-SHOWN_NAMES = 3  # in an error message
+SHOWN_NAMES = 3  # names that an error message shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,10 @@ def _pairs_in_folders(reference: Path, query: Path) -> list[Pair]:
 def _images(folder: Path) -> dict[str, Path]:
     """Image files of a folder by their names without suffix."""
     images: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in READABLE and not path.name.startswith(".") and path.is_file():
-            if path.stem in images:
-                raise InputError(
-                    f"{images[path.stem]} and {path.name} have the same name, but images are paired by name"
-                )
-            images[path.stem] = path
+    for path in image_files(sorted(folder.iterdir())):
+        if path.stem in images:
+            raise InputError(f"{images[path.stem]} and {path.name} have the same name, but images are paired by name")
+        images[path.stem] = path
     if not images:
         raise InputError(f"{folder} holds no images")
     return images

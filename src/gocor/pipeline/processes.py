@@ -113,7 +113,7 @@ def _end(member: _Member) -> None:
 
 def _serve(connection: Connection, job: Job, store: Store, device: str, threads: int) -> None:
     """The main function of a worker process: match the chunks that arrive, until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gave the order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
     torch.set_num_threads(threads)
     sending = threading.Lock()
 
@@ -121,7 +121,7 @@ def _serve(connection: Connection, job: Job, store: Store, device: str, threads:
         try:
             with sending:
                 connection.send(message)
-        except OSError:  # nobody listens any more
+        except OSError:  # the main process has ended
             os._exit(0)
 
     try:
@@ -134,7 +134,7 @@ def _serve(connection: Connection, job: Job, store: Store, device: str, threads:
         try:
             chunk, pairs = connection.recv()
         except (EOFError, OSError):
-            os._exit(0)  # the process that gave the order has ended, or needs no more; written files are whole
+            os._exit(0)  # the main process has ended or has no more pairs; written files are complete
         room.acquire()
         threading.Thread(target=_match, args=(worker, chunk, pairs, send, room), daemon=True).start()
 

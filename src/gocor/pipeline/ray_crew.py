@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..utils.errors import InputError
+from ..utils.extras import import_extra
 from .dispatch import CHUNKS_PER_WORKER, Event
 from .job import Job, Outcome
 from .pairs import Pair
 from .stores import Store
-from .stores.base import extra_is_missing
 from .worker import Worker, load_worker
 
 LOCAL = "local"  # the address that starts a cluster on this machine
@@ -45,15 +45,16 @@ class RayCrew:
     Args:
         job: how to match.
         store: prepares the results; every node of the cluster must reach it.
-        address: of the cluster; `"local"` starts one on this machine, which ends with this object.
-        device: of the actors; `"auto"` takes GPUs if the cluster has any.
+        address: address of the cluster; `"local"` starts one on this machine, which ends with this object.
+        device: device of the actors; `"auto"` takes GPUs if the cluster has any.
         workers: number of actors; `None` for as many as the cluster has GPUs or cores.
     """
 
     def __init__(
         self, job: Job, store: Store, address: str, *, device: str = "auto", workers: int | None = None
     ) -> None:
-        ray = self._ray = _ray()
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read when a cluster starts
+        ray = self._ray = import_extra("ray", "ray", "--ray")
         self._job, self._store, self._own = job, store, not ray.is_initialized()
         if self._own:
             _connect(ray, address, workers)
@@ -113,15 +114,6 @@ class RayCrew:
         else:
             for actor in self._members.values():
                 self._ray.kill(actor)
-
-
-def _ray() -> Any:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read when a cluster starts
-    try:
-        import ray
-    except ImportError:
-        raise extra_is_missing("ray", "ray", "--ray") from None
-    return ray
 
 
 def _connect(ray: Any, address: str, workers: int | None) -> None:

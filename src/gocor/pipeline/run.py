@@ -14,7 +14,7 @@ from .stores import Store
 from .worker import Worker, load_network, load_worker
 
 Closable = Store | Crew
-CHECK_THREADS, CHECK_PAIRS = 8, 1024  # finished pairs are looked for in so many threads, so many pairs at a time
+CHECK_THREADS, CHECK_PAIRS = 8, 1024  # threads that look for finished pairs, and pairs that they check at a time
 CHUNKS = 4  # least number of chunks per worker, so that all end at about the same time
 
 
@@ -48,11 +48,11 @@ def find_unfinished(pairs: Collection[Pair], job: Job, store: Store) -> "Some":
 
 @dataclass(frozen=True)
 class Some:
-    """Some of the pairs.
+    """A subset of the pairs.
 
     Attributes:
-        pairs: all.
-        flags: 1 for each pair that belongs to them.
+        pairs: all pairs.
+        flags: 1 for each pair of the subset, 0 for the others.
     """
 
     pairs: Collection[Pair]
@@ -70,7 +70,7 @@ class Some:
         return compress(self.pairs, self.flags)
 
     def others(self) -> Iterator[Pair]:
-        """The pairs that do not belong to them."""
+        """The pairs that are not in the subset."""
         return compress(self.pairs, (not flag for flag in self.flags))
 
 
@@ -83,11 +83,11 @@ def run_job(
     pairs too, are raised.
 
     Args:
-        pairs: their names are unique; they are taken from the iterator as they are needed.
+        pairs: with unique names; they are taken from the iterator when they are needed.
         job: how to match.
         store: where the results go. It is closed at the end.
         place: devices or cluster.
-        count: number of the pairs, by which they are divided among workers; `None` for many.
+        count: number of pairs, which sets the size of the workers' chunks; `None` if it is not known.
     """
     store.check(job)
     if place.ray is None and len(place.devices) == 1:
@@ -120,7 +120,7 @@ def run_on(workers: Worker | Dispatcher, pairs: Iterable[Pair], store: Store) ->
 
 
 def _closing(reports: Iterator[Report], *used: Closable) -> Iterator[Report]:
-    """The reports; in the end, however it comes, everything that was used is closed."""
+    """The reports. At the end, or on an error, everything that was used is closed."""
     with ExitStack() as stack:
         for each in used:
             stack.callback(each.close)

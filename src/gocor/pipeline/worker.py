@@ -40,7 +40,7 @@ class Limits:
 
     Attributes:
         batches_ahead: pairs that are read ahead, in batches; among them, pairs of equal sizes are matched together.
-        waiting: bytes of pictures that wait for the network. The pairs that are just being read come on top.
+        waiting: bytes of pictures that wait for the network. Pairs that are being read are not counted.
         cached: bytes of pictures that are kept for other pairs.
         features: bytes of their features that are kept likewise, on the device; `None` for `default_limit`.
         unwritten: bytes of results that wait to be written.
@@ -81,13 +81,14 @@ class Worker:
         self._one_batch = threading.Lock()
 
     def run(self, pairs: Iterable[Pair]) -> Generator[Outcome, None, None]:
-        """Match pairs; yield what became of each, in the order in which they are done.
+        """Match pairs; yield the outcome of each, in the order in which they are done.
 
         An error that concerns one pair is its outcome. Bugs and errors while writing are raised: an error while
         writing would affect all other pairs too.
         """
         limits = self.limits
-        # Beside a GPU, each thread computes alone. On a CPU, threads of the network that start later would, too.
+        # With a GPU, these threads compute with one core each. On a CPU, the setting would also bind the network's
+        # threads.
         alone = partial(torch.set_num_threads, 1) if torch.cuda.is_initialized() else None
         reading = ThreadPoolExecutor(limits.readers, "read", initializer=alone)
         writing = ThreadPoolExecutor(limits.writers, "write", initializer=alone)
@@ -115,7 +116,7 @@ class Worker:
             failure = _user_error(error)
         if len(batch) == 1:
             return [failure]
-        del failure  # one by one, only the pair at fault fails, and less memory is needed
+        del failure  # one by one, only the faulty pair fails, and less memory is needed
         return [self.match_batch([loaded])[0] for loaded in batch]
 
     def write(self, pair: Pair, result: MatchResult, note: Note) -> Any:
@@ -199,7 +200,7 @@ def network_match(network: MatchingNetwork, job: Job, features: int | None = Non
     """A network as the `match` of a worker, for one thread at a time.
 
     Args:
-        network: on any device.
+        network: a network on any device.
         job: how to match.
         features: see `Limits`.
     """
@@ -232,8 +233,8 @@ def load_worker(job: Job, store: Store, device: str | torch.device, *, quiet: bo
 
 
 def _user_error(error: Exception) -> Exception:
-    """The error if it is the user's to solve; a bug is raised."""
+    """The error if its message helps the user; a bug is raised."""
     if not is_user_error(error):
         raise error
-    # The traceback of torch's error would keep the tensors alive, so that a new one takes its place.
+    # The traceback of torch's error keeps tensors in memory, so a new error replaces it.
     return MemoryError(str(error)) if is_out_of_memory(error) else error

@@ -1,1 +1,1 @@
-"""What comes after matching: COLMAP models of a folder of photos (`gocor reconstruct`)."""
+"""COLMAP models of a folder of photos (`gocor reconstruct`), and panoramas (`gocor panorama`)."""

@@ -1,9 +1,9 @@
 """Anchors, the shared keypoints of an image, and where a dense flow finds them in another image.
 
-A dense flow matches every pixel, so that the matches of two pairs have no pixel of their common image in common. COLMAP
-needs such pixels: tracks are matches that meet in one keypoint. Each image therefore has anchors, corners that are
-the same in all of its pairs. Each pair finds the anchors of both images in the other one, with subpixel accuracy: those
-of the reference by the flow, those of the query by its inverse.
+A dense flow gives each pair its own matches, so that two pairs with a common image share no keypoint in it. COLMAP
+needs shared keypoints: a track is a set of matches that meet in them. Each image therefore has anchors, corners that
+are the same in all of its pairs. Each pair finds the anchors of both images in the other one, with subpixel accuracy:
+those of the reference by the flow, those of the query by its inverse.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
+from ..ops.sampling import is_inside, nearest_pixels, sample_flow
 from ..ops.warp import inside_mask
-from ..utils.arrays import Array, Mask, Picture
+from ..utils.arrays import Array, FlowField, Mask, Picture
 
 CORNER_WINDOW = 5  # pixels: side of the window in which the gradients of a corner are summed
 MIN_CORNER = 1e-3  # response of the weakest corner, relative to the strongest
@@ -30,7 +31,7 @@ class Transfer(NamedTuple):
     Attributes:
         anchors: their indices, `(N,)` int32.
         points: where they were found, `(N, 2)`, x first, in pixels of the other image.
-        confidence: of the flow there, `(N,)`.
+        confidence: confidence of the flow there, `(N,)`.
     """
 
     anchors: Index
@@ -39,7 +40,7 @@ class Transfer(NamedTuple):
 
 
 def find_anchors(picture: Picture, count: int) -> NDArray[np.int32]:
-    """The strongest corners of a picture that are the strongest of their surroundings, `(N, 2)`, x first.
+    """The strongest corners of a picture, each the strongest of its neighbourhood: `(N, 2)`, x first.
 
     Args:
         picture: RGB `(H, W, 3)`.
@@ -61,37 +62,36 @@ def transfer_anchors(
 
     Args:
         result: dense matches of the pair.
-        anchors: of the reference.
-        query_anchors: of the query.
+        anchors: anchors of the reference, `(N, 2)`.
+        query_anchors: anchors of the query, `(M, 2)`.
         min_confidence: lowest confidence of the flow.
     """
-    flow, confidence = result.flow.numpy(), result.confidence.numpy()
+    flow, confidence = result.flow.permute(1, 2, 0).numpy(), result.confidence.numpy()  # (H, W, 2), (H, W)
     inside = inside_mask(result.flow[None], result.query.shape[:2])[0, 0].numpy()
     matched = inside & ~result.occlusion.numpy() & (confidence >= min_confidence)
     x, y = anchors.T
     kept = matched[y, x]
-    points = anchors[kept] + flow[:, y[kept], x[kept]].T.astype(np.float64)
+    points = anchors[kept] + flow[y[kept], x[kept]].astype(np.float64)
     forward = Transfer(np.flatnonzero(kept).astype(np.int32), points, confidence[y[kept], x[kept]].astype(np.float64))
     return forward, _invert(flow, confidence, matched, query_anchors, result.query.shape[:2])
 
 
 def _invert(
-    flow: NDArray[np.float32], confidence: NDArray[np.float32], matched: Mask, anchors: Index, size: tuple[int, ...]
+    flow: FlowField, confidence: NDArray[np.float32], matched: Mask, anchors: Index, size: tuple[int, ...]
 ) -> Transfer:
-    """Where in the reference the flow comes from that leads to the anchors of the query."""
+    """The query's anchors in the reference: the positions from which the flow leads to them."""
     y, x = np.nonzero(matched)
     order = np.argsort(confidence[y, x], kind="stable")  # of several pixels with one target, the most confident stays
     y, x = y[order], x[order]
-    targets = np.asarray(np.stack([x, y], 1) + flow[:, y, x].T, np.float64)
+    targets = np.asarray(np.stack([x, y], 1) + flow[y, x], np.float64)
     nearest = nearest_points(targets, anchors.astype(np.float64), size, REACH)
     found = np.flatnonzero(nearest >= 0)
     sources = np.stack([x, y], 1)[nearest[found]].astype(np.float64)
     away = anchors[found] - targets[nearest[found]]
     points = sources + np.linalg.solve(_slopes(flow, sources), away[:, :, None])[:, :, 0]
-    error = np.linalg.norm(points + sample(flow, points) - anchors[found], axis=1)
-    height, width = matched.shape
-    kept = (error <= MAX_INVERSE_ERROR) & ((points >= 0) & (points <= (width - 1, height - 1))).all(1)
-    columns, rows = _pixels(points, matched.shape)
+    error = np.linalg.norm(points + sample_flow(flow, points) - anchors[found], axis=1)
+    kept = (error <= MAX_INVERSE_ERROR) & is_inside(points, matched.shape)
+    columns, rows = nearest_pixels(points, matched.shape)
     kept &= matched[rows, columns]
     values = confidence[sources[kept, 1].astype(int), sources[kept, 0].astype(int)]
     return Transfer(found[kept].astype(np.int32), points[kept], values.astype(np.float64))
@@ -112,9 +112,9 @@ def nearest_points(points: Array, wanted: Array, size: tuple[int, ...], reach: i
         return np.full(len(wanted), -1, np.intp)
     height, width = size
     raster = np.full((height + 2 * reach, width + 2 * reach), -1, np.intp)
-    columns, rows = _pixels(points, size)
+    columns, rows = nearest_pixels(points, size)
     raster[rows + reach, columns + reach] = np.arange(len(points))
-    columns, rows = _pixels(wanted, size)
+    columns, rows = nearest_pixels(wanted, size)
     steps = np.mgrid[: 2 * reach + 1, : 2 * reach + 1].reshape(2, -1)
     candidates = raster[rows[:, None] + steps[0], columns[:, None] + steps[1]]  # (M, (2·reach + 1)²)
     distances = np.linalg.norm(points[candidates] - wanted[:, None], axis=2)
@@ -122,26 +122,9 @@ def nearest_points(points: Array, wanted: Array, size: tuple[int, ...], reach: i
     return candidates[np.arange(len(wanted)), best]
 
 
-def _pixels(points: Array, size: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    height, width = size
-    x, y = np.rint(points).astype(np.intp).T
-    return x.clip(0, width - 1), y.clip(0, height - 1)
-
-
-def sample(flow: NDArray[np.float32], points: Array) -> Array:
-    """A flow `(2, H, W)` at positions `(N, 2)` between its pixels, `(N, 2)`; positions outside count as the border."""
-    height, width = flow.shape[1:]
-    x, y = points[:, 0].clip(0, width - 1), points[:, 1].clip(0, height - 1)
-    left, top = np.floor(x).astype(np.intp), np.floor(y).astype(np.intp)
-    right, low = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    upper = flow[:, top, left] * (1 - (x - left)) + flow[:, top, right] * (x - left)
-    lower = flow[:, low, left] * (1 - (x - left)) + flow[:, low, right] * (x - left)
-    return np.asarray(upper * (1 - (y - top)) + lower * (y - top)).T
-
-
-def _slopes(flow: NDArray[np.float32], pixels: Array) -> Array:
+def _slopes(flow: FlowField, pixels: Array) -> Array:
     """Derivatives `(N, 2, 2)` of pixel + flow at pixels, by differences; the identity where they are singular."""
-    columns = [(sample(flow, pixels + step) - sample(flow, pixels - step)) / 2 for step in ((1, 0), (0, 1))]
+    columns = [(sample_flow(flow, pixels + step) - sample_flow(flow, pixels - step)) / 2 for step in ((1, 0), (0, 1))]
     slopes = np.eye(2) + np.stack(columns, 2)
     singular = np.abs(np.linalg.det(slopes)) < 0.1
     slopes[singular] = np.eye(2)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..pipeline.stores.base import extra_is_missing
 from ..utils.checks import check_choice
 from ..utils.errors import InputError
+from ..utils.extras import import_extra
 from ..utils.files import atomic_path
 from .graph import MatchGraph
 from .photos import Photo
@@ -46,11 +46,7 @@ class CameraOptions:
 
 def import_pycolmap() -> Any:
     """The package pycolmap, which is optional."""
-    try:
-        import pycolmap
-    except ImportError:
-        raise extra_is_missing("pycolmap", "sfm", "a reconstruction") from None
-    return pycolmap
+    return import_extra("pycolmap", "sfm", "a reconstruction")
 
 
 def write_database(path: Path, graph: MatchGraph, cameras: CameraOptions) -> int:
@@ -128,9 +124,9 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
     """Reconstruct by COLMAP's incremental mapper; writes `sparse/0`, the largest model, `sparse/1`, … and `points.ply`.
 
     Args:
-        database: with verified matches.
-        photos: their folder, for the colours of points.
-        output: folder to write to, for this process alone.
+        database: COLMAP database with verified matches.
+        photos: folder of the photos, which give the points their colours.
+        output: folder to write to; no other process may use it.
 
     Returns:
         The models, as `pycolmap.Reconstruction`, the one with most photos first.

@@ -21,10 +21,10 @@ class MatchGraph:
     """Keypoints and matches of a collection.
 
     Attributes:
-        photos: N of them.
-        keypoints: of each photo, `(K, 2)`, x first, in pixels of the upright picture; its anchors come first.
-        matches: indices of keypoints of both photos, `(M, 2)`, by the indices of the photos.
-        confidence: of these matches, `(M,)`.
+        photos: the photos, N of them.
+        keypoints: for each photo, `(K, 2)`, x first, in pixels of the upright picture; its anchors come first.
+        matches: by the indices of two photos, the indices of their matched keypoints, `(M, 2)`.
+        confidence: confidences of these matches, `(M,)`.
     """
 
     photos: Sequence[Photo]

@@ -1,11 +1,10 @@
 """Keypoints and matches as the HDF5 files of hloc, the toolbox for visual localization."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ..pipeline.stores.base import extra_is_missing
+from ..utils.extras import import_extra
 from ..utils.files import atomic_path
 from .graph import MatchGraph
 
@@ -19,7 +18,7 @@ def write_hloc(folder: Path, graph: MatchGraph) -> list[Path]:
     height). Matches are a group per pair, `FIRST/SECOND`, with `matches0` `(K,)`, the index of the match of each
     keypoint of the first photo or -1, and `matching_scores0`.
     """
-    h5py = _import_h5py()
+    h5py = import_extra("h5py", "sfm", "--h5")
     with atomic_path(folder / FEATURES) as temporary, h5py.File(temporary, "w") as file:
         for photo, keypoints in zip(graph.photos, graph.keypoints, strict=True):
             group = file.create_group(photo.name)
@@ -33,11 +32,3 @@ def write_hloc(folder: Path, graph: MatchGraph) -> list[Path]:
             indices[matches[:, 0]], scores[matches[:, 0]] = matches[:, 1], graph.confidence[first, second]
             group["matches0"], group["matching_scores0"] = indices, scores
     return [folder / FEATURES, folder / MATCHES]
-
-
-def _import_h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise extra_is_missing("h5py", "sfm", "--h5") from None
-    return h5py

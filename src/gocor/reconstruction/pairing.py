@@ -38,7 +38,7 @@ def similar_pairs(similarity: Array, neighbours: int) -> Edges:
     """Each photo with the most similar ones; further pairs connect all photos with each other.
 
     Args:
-        similarity: of all pairs, `(N, N)`.
+        similarity: similarities of all pairs, `(N, N)`.
         neighbours: number of photos that each is matched with, at least.
     """
     check_count("neighbours", neighbours, minimum=1)

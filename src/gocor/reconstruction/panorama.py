@@ -15,7 +15,7 @@ from ..utils.errors import InputError
 
 MIN_INLIERS = 20  # matches that agree with a homography
 MIN_INLIER_SHARE = 0.3
-MAX_AREA_RATIO = 10.0  # of a picture and the same picture warped to its neighbour
+MAX_AREA_RATIO = 10.0  # largest ratio of the areas of a picture before and after it is warped to its neighbour
 MAX_EXCESS = 20.0  # area of the panorama over that of all pictures
 BANDS = 5  # frequency bands of the blending
 STEADY = 0.01  # weight that keeps gains near 1 where overlaps do not determine them
@@ -32,8 +32,8 @@ def neighbour_homography(result: MatchResult, names: tuple[str, str]) -> Matrix:
     """The homography from one picture to the next; an error if the two do not connect, or not by a plausible one.
 
     Args:
-        result: their matches.
-        names: of both pictures, for messages.
+        result: matches of the two pictures.
+        names: names of both pictures, for messages.
     """
     pair = f"{names[0]} and {names[1]}"
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.io.images import READABLE, decode
+from ..data.io.images import decode, image_files
 from ..utils.arrays import Array
 from ..utils.errors import GOCorError, InputError
 from ..utils.files import PathLike, read_bytes
@@ -51,11 +51,7 @@ def find_photos(folder: PathLike) -> list[Photo]:
     """The photos of a folder, by name; at least three."""
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: give the folder of the photos")
-    paths = [
-        path
-        for path in sorted(Path(folder).iterdir())
-        if path.suffix.lower() in READABLE and not path.name.startswith(".") and path.is_file()
-    ]
+    paths = image_files(sorted(Path(folder).iterdir()))
     if len(paths) < MIN_PHOTOS:
         raise InputError(f"a reconstruction needs {MIN_PHOTOS} photos or more, {folder} has {len(paths)}")
     return [_read_photo(path) for path in paths]

@@ -1,4 +1,4 @@
-"""What a reconstruction achieved, as numbers."""
+"""Figures of a reconstruction."""
 
 import json
 from collections.abc import Sequence
@@ -69,9 +69,9 @@ def report_of(graph: MatchGraph, verified: int, models: Sequence[Any], seconds: 
     """The report of a collection.
 
     Args:
-        graph: its matches.
+        graph: matches of the collection.
         verified: number of verified pairs.
-        models: of `map_photos`, the largest first; none if only the database was written.
+        models: models of `map_photos`, the largest first; none if only the database was written.
         seconds: time of each stage.
     """
     facts: dict[str, Any] = {"photos": len(graph.photos), "pairs": len(graph.matches), "verified_pairs": verified}

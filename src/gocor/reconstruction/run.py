@@ -30,10 +30,10 @@ class Reconstruction:
     """One reconstruction: choose pairs, match them, then write the database and the model.
 
     Args:
-        folder: of the photos.
+        folder: folder of the photos.
         output: folder to write to. `matches/` in it keeps the matches of each pair, for the next run.
         job: how to match.
-        max_keypoints: anchors of a photo, at most.
+        max_keypoints: largest number of anchors of a photo.
     """
 
     folder: Path
@@ -80,7 +80,7 @@ class Reconstruction:
         return Some.all(pairs) if overwrite else find_unfinished(pairs, self.job, self.store)
 
     def match(self, pairs: Some, device: str = "auto") -> Iterator[PairReport]:
-        """Match pairs; yields what became of each."""
+        """Match pairs; yields the outcome of each."""
         return run_job(pairs, self.job, self.store, Place(devices=(device,)), count=len(pairs))
 
     def graph(self) -> MatchGraph:
@@ -95,7 +95,7 @@ class Reconstruction:
             return build_graph(self.photos, done)
 
     def finish(self, graph: MatchGraph, cameras: CameraOptions, *, database_only: bool, h5: bool) -> Report:
-        """Write database, model and report. An error says so if another process does the same.
+        """Write database, model and report. It is an error if another process writes to the same folder.
 
         Args:
             graph: see `graph`.

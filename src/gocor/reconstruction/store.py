@@ -1,4 +1,4 @@
-"""A store of the pipeline that keeps of each pair the anchors of both images in the other one."""
+"""A store of the pipeline that keeps, for each pair, where the anchors of each image are in the other one."""
 
 import io
 import json
@@ -25,8 +25,8 @@ class AnchorStore:
     """One file per pair in a folder; it implements `gocor.pipeline.stores.Store`.
 
     Args:
-        folder: it is created if need be.
-        max_keypoints: anchors of an image, at most.
+        folder: folder to write to; it is created if it does not exist.
+        max_keypoints: largest number of anchors of an image.
     """
 
     folder: Path
@@ -80,13 +80,13 @@ class AnchorStore:
         return self.folder / f"{pair.name}{SUFFIX}"
 
     def _note(self, note: Note) -> Note:
-        """The note with what else the file depends on, as it reads after it was written as JSON."""
+        """The note with everything else that the file depends on, in the form that JSON gives back."""
         return dict(json.loads(json.dumps({**note, "max_keypoints": self.max_keypoints})))
 
 
 @dataclass(frozen=True)
 class PairMatches:
-    """What is known of a pair.
+    """The anchors of both images of a pair, and where they were found in the other one.
 
     Attributes:
         reference_anchors: `(N, 2)` int32, x first.

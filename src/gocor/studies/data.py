@@ -13,6 +13,7 @@ from ..data.synthetic.sources import list_images
 from ..evaluation.benchmarks import Benchmark
 from ..evaluation.protocols import INSIDE
 from ..utils.files import PathLike
+from ..viz.drawing import picture_of
 
 SEED = 2_000_003  # other pairs than those of training (small seeds) and of its validation
 
@@ -39,9 +40,7 @@ def _same(pair: Pair) -> Pair:
 
 
 def _pair(name: str, batch: PairBatch, index: int) -> Pair:
-    images = [
-        tensor[index].permute(1, 2, 0).round().clamp(0, 255).byte().numpy() for tensor in (batch.reference, batch.query)
-    ]
+    images = [picture_of(images[index]) for images in (batch.reference, batch.query)]
     known = (batch.valid | batch.occluded)[index, 0].numpy()
     flow = np.where(known[..., None], batch.flow[index].permute(1, 2, 0).numpy(), 0).astype(np.float32)
     return Pair(name, images[0], images[1], flow, known, batch.occluded[index, 0].numpy())

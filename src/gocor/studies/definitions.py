@@ -16,8 +16,8 @@ class Variant:
     Attributes:
         label: name in tables; the paper's table has the same label where it has the row.
         model: name of the network.
-        network: options in which the network differs from the registered one. Options of the same value as the
-            registered one's are left out, so that rows of all studies that need the same training run share it.
+        network: options in which the network differs from the registered one. Options that are equal are left out, so
+            that rows of all studies that need the same training run share it.
         preset: the paper's training pairs, `"static"` or `"dynamic"`; without one, the row needs no training.
         match: options of matching, such as `iters_local`.
         position: line, and x in the study's plot; without one, variants are drawn side by side.
@@ -41,9 +41,9 @@ class Study:
     """A study.
 
     Attributes:
-        name: on the command line.
-        title: what it is about.
-        variants: its rows.
+        name: name on the command line.
+        title: title in tables.
+        variants: rows of the study.
         axis: label of the x axis of its plot.
         table: name of the paper's table, see `paper`; `None` if the paper only has a plot.
         timed: also measure the run time of every row.
@@ -86,8 +86,8 @@ STATIC_ABLATION = {
     "VI IV and local, L_r + L_q": "basenet-gocor-lq",
 }
 TRAINING_ITERS = (0, 1, 3, 5)
-ITERS = 3  # of the registered networks
-INITIALIZER = "flexible-context"  # of their global layers
+ITERS = 3  # iterations of the registered networks
+INITIALIZER = "flexible-context"  # initialiser of their global layers
 LOCAL_ITERS = (0, 1, 2, 3, 5, 7, 9)
 GLOBAL_ITERS = (0, 1, 2, 3, 4, 5)
 ETAS = (0.0, 0.05, 0.1, 0.2)

@@ -1,4 +1,4 @@
-"""What the regulariser and v⁺ of a trained network's GOCor layers came to."""
+"""Learnt values of the regulariser and of v⁺ in the GOCor layers of a trained network."""
 
 from dataclasses import dataclass
 

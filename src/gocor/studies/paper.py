@@ -29,7 +29,7 @@ class PaperTable:
     Attributes:
         title: what it shows.
         columns: `DATASET.METRIC` as in `gocor eval`, or a plain title.
-        rows: by label, one value a column; NaN where the paper gives none.
+        rows: values by label, one per column; NaN where the paper gives none.
     """
 
     title: str

@@ -14,12 +14,12 @@ import torch
 
 from ..evaluation.baselines import network_matcher
 from ..evaluation.benchmarks import Benchmark
-from ..evaluation.named_matchers import NamedMatcher, load_later
+from ..evaluation.named_matchers import NamedMatcher, load_later, load_seeded
 from ..evaluation.runner import Evaluation
 from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..models.registry import sketch
-from ..models.weights import UntrainedWarning, choose_device, load_model
+from ..models.weights import UntrainedWarning, choose_device
 from ..training.config import FILE as CONFIG
 from ..training.config import TrainConfig, make_config, merge_options, read_toml
 from ..training.loop import train
@@ -45,7 +45,7 @@ class StudyRun:
     Attributes:
         study: what is compared.
         benchmarks: what variants are evaluated on, by name.
-        folder: of all files: scores of pairs are in `pairs`.
+        folder: folder of all files; scores of pairs are in its subfolder `pairs`.
         runs: folder of training runs, `runs` in `folder` by default. Studies that share it train common runs once.
         roots: where the pairs of each data set come from, by its name. Saved scores of pairs from another place are
             not used again.
@@ -54,7 +54,7 @@ class StudyRun:
         device: see `load_model`.
         match: options of matching that all rows share.
         weights: weights to study in place of training, if all rows share one run: a file, or `"default"`.
-        scores: of each row, one entry a seed.
+        scores: scores of each row, one entry per seed.
         learnt: what the GOCor layers of each row learnt, likewise, if the study shows that.
     """
 
@@ -108,7 +108,7 @@ class StudyRun:
         return (self.runs or self.folder / "runs") / name
 
     def matcher(self, variant: Variant, seed: int) -> NamedMatcher:
-        """The trained network of a row; the run-time study takes start values, which are as fast.
+        """The trained network of a row. The run-time study uses untrained networks, which take the same time.
 
         Small images are not enlarged, as in the paper, neither for scores nor for run times.
         """
@@ -233,10 +233,9 @@ def _network(run: StudyRun, variant: Variant, seed: int) -> MatchingNetwork:
 
 
 def _start_values(model: str, network: Mapping[str, Any], device: str) -> MatchingNetwork:
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrainedWarning)
-        torch.manual_seed(0)
-        return load_model(model, None, options=network, device=device)
+        return load_seeded(model, None, device, options=network)
 
 
 @cache

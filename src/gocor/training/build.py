@@ -15,7 +15,7 @@ from .step import TrainStep, checkpoint_activations, uses_channels_last
 
 
 def build_step(config: TrainConfig, group: Group, *, resumed: bool = False) -> TrainStep:
-    """The training step of a run at its beginning; of a run that is resumed, without the weights that it began with."""
+    """The training step of a new run, or of a resumed one, which does not load the weights of `init` again."""
     torch.manual_seed(config.seed)
     origin = ""
     with warnings.catch_warnings():

@@ -26,8 +26,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        step: steps that were taken.
-        seconds: of training, over all parts of the run.
+        step: number of steps that were taken.
+        seconds: seconds of training, over all parts of the run.
         best: lowest validation error so far, in pixels.
         best_step: step at which it was reached.
         validated: step of the last validation.
@@ -115,7 +115,7 @@ def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str
 
     Args:
         network: created by name.
-        path: of the weights; `"default"` for those that ship.
+        path: path of the weights; `"default"` for those that ship.
 
     Returns:
         What was taken and what starts anew, in one line.

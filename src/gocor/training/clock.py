@@ -9,7 +9,7 @@ class Clock:
     """The times of one process's part of a run.
 
     Args:
-        seconds: of training before this part.
+        seconds: seconds of training before this part.
         step: steps that were taken before.
     """
 

@@ -187,7 +187,7 @@ def make_config(options: Mapping[str, Any], *, file: Path | None = None) -> Trai
     """The options of a run. Unknown options are errors.
 
     Args:
-        options: by name; they win over those of the file.
+        options: options by name; they override those of the file.
         file: TOML file of options. Options that are given nowhere have the network's or the general defaults.
     """
     saved = read_toml(file) if file is not None else {}

@@ -23,7 +23,7 @@ class Group:
     Attributes:
         rank: index of this process.
         world_size: number of processes.
-        device: that this process computes on.
+        device: device that this process computes on.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""Export of trained weights: the safetensors file, its row for the table of weights, and its model card."""
+"""Export of trained weights: the safetensors file, and its row for the table of weights."""
 
 import shlex
 import sys
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from .._version import __version__
-from ..models.cards import model_card
 from ..models.network import MatchingNetwork
 from ..models.weights import save_model
 from ..models.zoo import WeightsRow
@@ -57,8 +56,3 @@ def export(network: MatchingNetwork, path: Path, facts: dict[str, Any]) -> Weigh
     row = save_model(network, path, half=bool(largest < FLOAT16_MAX), **facts)
     write_bytes_atomically(path.with_suffix(".toml"), row.to_toml().encode())
     return row
-
-
-def write_card(path: Path, row: WeightsRow, file: str, facts: dict[str, Any]) -> None:
-    """Write the model card of exported weights."""
-    write_bytes_atomically(path, model_card(row, file=file, options=facts["recipe"]).encode())

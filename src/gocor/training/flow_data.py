@@ -19,12 +19,12 @@ from ..utils.files import PathLike
 from .targets import level_target
 
 HELD_OUT = 0.05  # fraction of each data set, its last pairs, that is held out for validation
-ORDER_SEED = 0  # of the held-out pairs: every run validates on the same ones
+ORDER_SEED = 0  # seed of the order of held-out pairs: every run validates on the same ones
 LOG_ZOOM = (-0.3, 0.6)  # range of the logarithm of the scale
 LOG_STRETCH = 0.15  # largest logarithm of the ratio between the two axes' scales
 COLOUR = {"brightness": 0.15, "contrast": 0.3, "saturation": 0.4, "gamma": 0.25}
 INDEPENDENT = 0.2  # fraction of the colour change that is drawn for each image on its own
-CYCLE = 240  # places of the cycle in which data sets with shares follow each other
+CYCLE = 240  # pairs after which the sequence of data sets with shares repeats
 THREADS = 8
 
 
@@ -35,11 +35,11 @@ class FlowPairs:
     occluded, like those that the data set marks.
 
     Args:
-        pairs: with dense flow.
+        pairs: pairs with dense flow.
         size: (height, width) of the crops.
-        seed: of the order and the augmentation.
+        seed: seed of the order and the augmentation.
         augment: scale, stretch, place, mirror and recolour crops at random; otherwise the central crop is taken.
-        device: of the batches.
+        device: device of the batches.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class _Mixture(Sequence[Pair]):
 
 
 def _place(seed: int | list[int], epoch: int, place: int, count: int) -> int:
-    """Which pair stands at a place of an epoch's random order."""
+    """Index of the pair at a place of an epoch's random order."""
     key = [*(seed if isinstance(seed, list) else [seed]), 1, epoch]
     return int(np.random.default_rng(key).permutation(count)[place])
 

@@ -30,9 +30,9 @@ class RunLog:
     Records and events of steps after `step` are dropped from the folder, because these steps are taken again.
 
     Args:
-        folder: of the run.
-        step: steps that were taken before.
-        total: steps of the whole run.
+        folder: folder of the run.
+        step: number of steps that were taken before.
+        total: number of steps of the whole run.
         validated: whether the validation of `step`, if there is one, is complete.
         minutes: time limit of the run, if it has one.
         quiet: print nothing.

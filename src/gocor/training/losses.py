@@ -12,7 +12,7 @@ from ..models.outputs import RIGHT_WITHIN
 from ..utils.errors import InputError
 from .config import TrainConfig
 
-CONFIDENCE_WEIGHT = 0.2  # of the confidence's loss, beside that of the flow
+CONFIDENCE_WEIGHT = 0.2  # weight of the confidence's loss; that of the flow has weight 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class LossRule:
     """How the pixels' errors are combined to one loss.
 
     Attributes:
-        weights: of the levels, coarse to fine.
+        weights: weights of the levels, coarse to fine.
         exponents: q of the robust penalty (e + ε)^q at each level; 1 is the end-point error e itself.
         sums: multiply the mean over a level's known pixels by the number of its pixels, which is the paper's sum over
             pixels with unknown pixels at the mean error.
@@ -66,7 +66,7 @@ def multi_level_loss(
     """Σ_level weight · mean over known pixels of (e + ε)^q, times the level's number of pixels if `rule.sums`.
 
     Args:
-        flows: of the levels, `(B, 2, h, w)`.
+        flows: flows of the levels, `(B, 2, h, w)`.
         targets: for each level, the true flow `(B, 2, h, w)` and the mask of known pixels `(B, 1, h, w)` bool.
         rule: weights and penalty.
         counts: number of known pixels of each level, `(levels,)`. With the counts over all processes, the sum of the
@@ -93,7 +93,7 @@ def confidence_loss(
     A match is right if the query shows the pixel and the flow is at most `RIGHT_WITHIN` pixels off.
 
     Args:
-        logits: of the probabilities that the match is right and that the query shows the pixel, `(B, 2, H, W)`.
+        logits: logits of the probabilities that the match is right and that the query shows the pixel, `(B, 2, H, W)`.
         flow: the estimate `(B, 2, H, W)`, in the same pixels as the target.
         target: true flow `(B, 2, H, W)`.
         visible: pixels that the query shows, `(B, 1, H, W)` bool.

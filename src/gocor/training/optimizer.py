@@ -32,7 +32,7 @@ def build_optimizer(network: nn.Module, config: TrainConfig, lr: Tensor) -> torc
     """Fused AdamW with its state allocated.
 
     Args:
-        network: whose trainable parameters are optimised.
+        network: the network whose trainable parameters are optimised.
         config: options of the run.
         lr: the learning rate, a scalar tensor on the parameters' device. It is read at each step, so that a CUDA graph
             sees changes of it; see `set_learning_rate`.

@@ -10,14 +10,15 @@ from typing import Any
 
 from ..data.io import write_image
 from ..data.synthetic.batch import PairBatch
-from ..utils.files import remove_leftovers
+from ..models.cards import model_card
+from ..utils.files import remove_leftovers, write_bytes_atomically
 from ..utils.precision import cudnn_benchmark
 from . import checkpoint
 from .checkpoint import Progress, save_checkpoint
 from .clock import Clock
 from .config import TrainConfig, read_commands
 from .distributed import Group
-from .export import export, run_facts, write_card
+from .export import export, run_facts
 from .graph import record
 from .logs import NO_TENSORBOARD, RunLog, slow_cpu_hint
 from .schedule import ema_weight, fraction_done, learning_rate
@@ -27,7 +28,7 @@ from .step import TrainStep
 from .validation import Evaluate, validate
 
 PICTURES = "pictures"
-SLOW_HOURS = 2.0  # from which a run on a CPU is worth a hint
+SLOW_HOURS = 2.0  # a longer run on a CPU prints a hint
 # The EMA with the lowest validation error, at the last checkpoint, and at the end:
 BEST, LATEST, FINAL = "best.safetensors", "latest.safetensors", "final.safetensors"
 
@@ -59,7 +60,7 @@ class Run:
         step: the training step.
         state: steps and seconds so far, and the best validation.
         sources: training and validation pairs.
-        log: of the main process, `None` in the others.
+        log: log of the main process, `None` in the others.
         evaluate: scores of a network by name.
         signals: signals that were caught; the first ends the run.
         command: the command line of this part of the run, and those of earlier parts, one a line.
@@ -76,7 +77,7 @@ class Run:
     command: str
 
     def open_log(self, *, resume: bool, quiet: bool) -> None:
-        """Write `config.toml` and open the log, in a folder that is freed of what a killed process left."""
+        """Write `config.toml` and open the log. Files that a killed process left are removed first."""
         config, state, folder = self.config, self.state, Path(self.config.output)
         for place in (folder, folder / PICTURES):
             remove_leftovers(place)
@@ -100,11 +101,12 @@ class Run:
         clock = Clock(state.seconds, state.step)
         take_step: Callable[[], None] | None = None
         metrics: dict[str, float] = {}
-        if self._validation_due():  # a signal ended it
+        if self._validation_due():  # a signal interrupted it
             self._validate_and_save(clock, checkpoint_due=False)
         with closing(self._batches()) as pairs:
             while True:
-                # All processes go by the latest clock and any process's signal, so that they save and stop together.
+                # All processes use the same clock (the latest) and any process's signal, so they save and stop
+                # together.
                 late = clock.since_checkpoint > 60 * config.checkpoint_minutes
                 state.seconds, elapsed, signalled, checkpoint_due = self.group.largest(
                     clock.trained, clock.elapsed, bool(self.signals.caught), late
@@ -175,14 +177,14 @@ class Run:
         return step % self.config.validate_every == 0 and self.state.validated < step < self.config.steps
 
     def _validate_last(self) -> bool:
-        """Validate and export the network at the end of the run, unless an earlier part did; `False` by a signal."""
+        """Validate and export the last network, unless an earlier part did; `False` if a signal interrupted it."""
         exported = self.state.validated == self.state.step and (Path(self.config.output) / FINAL).exists()
         if self.group.largest(self.group.main and not exported)[0]:
             return self._try_to_validate(last=True)
         return True
 
     def _try_to_validate(self, *, last: bool = False) -> bool:
-        """Validate; `False` if a signal ended it. Then the state is that of before, and a resume validates anew."""
+        """Validate; `False` if a signal interrupted it. Then the state is restored, and a resume validates again."""
         before = dict(vars(self.state))
         try:
             with self.signals.interruptible(enabled=self.group.world_size == 1):
@@ -218,7 +220,7 @@ class Run:
         folder, facts = Path(self.config.output), self._facts(metrics)
         if best:
             row = export(self.step.average, folder / BEST, facts)
-            write_card(folder / "card.md", row, BEST, facts)
+            write_bytes_atomically(folder / "card.md", model_card(row, file=BEST, options=facts["recipe"]).encode())
         if last:
             export(self.step.average, folder / FINAL, facts)
 
@@ -268,7 +270,7 @@ class Run:
             self._say(f"to continue: {shlex.join(['gocor', 'train', '--output', folder, '--resume'])}")
 
     def _say_hint(self, clock: Clock) -> None:
-        """After the first step, say what to do if the run is going to take long on a CPU."""
+        """After the first step, print a hint if the run is going to take long on a CPU."""
         if clock.first_step != self.state.step or self.group.device.type != "cpu":
             return
         hours = clock.elapsed * (self.config.steps - self.state.step) / 3600

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM, which end a run after the current step, and at once where there is nothing to save."""
+"""SIGINT and SIGTERM: they end a run after the current step, or at once where there is nothing to save."""
 
 import signal
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Signals:
 
     @contextmanager
     def interruptible(self, *, enabled: bool = True) -> Iterator[None]:
-        """A signal inside the block, or one before it, raises `Interrupted`. Others wait for the end of a step."""
+        """A signal before or inside the block raises `Interrupted`. Outside, signals wait for the end of a step."""
         if not enabled:
             yield
             return

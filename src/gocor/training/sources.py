@@ -36,8 +36,8 @@ class PairSource(Protocol):
 class MixedPairs:
     """Batches that take an equal share of their pairs from each of several sources.
 
-    What cannot be shared equally goes to each source in turn, step by step. So all of them are used even if a batch has
-    fewer pairs than there are sources.
+    Pairs that cannot be shared equally come from each source in turn, step by step. So all sources are used even if a
+    batch has fewer pairs than there are sources.
     """
 
     def __init__(self, sources: Sequence[PairSource]) -> None:
@@ -122,7 +122,7 @@ def hold_out(files: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def open_datasets(entries: Sequence[str]) -> "dict[str, PairDataset]":
-    """Data sets by the labels of their entries, see `parse_entry`; one that comes twice is told by its number."""
+    """Data sets by the labels of their entries, see `parse_entry`; a repeated label gets a number."""
     from ..data.datasets.entries import parse_entries
 
     datasets: dict[str, PairDataset] = {}

@@ -55,7 +55,7 @@ class TrainStep:
     metrics stay on the device until `read` is called.
 
     Args:
-        network: to train.
+        network: the network to train.
         average: a network of the same kind, which holds the EMA of the weights.
         config: options of the run.
         group: the processes that take the step together.
@@ -104,8 +104,8 @@ class TrainStep:
     def load(self, pairs: PairBatch, *, lr: float, ema_weight: float) -> None:
         """Copy a batch into the buffers.
 
-        Unknown flow is masked out; occluded flow too, unless the run has `count_occluded`. Flow that leaves the query
-        is occluded in crops of data sets, and in synthetic pairs as far as `Preset.leaving` says; else it is unknown.
+        Unknown flow is masked out; occluded flow too, unless `count_occluded` is set. Flow that leaves the query is
+        occluded in crops of data sets, and in synthetic pairs up to `Preset.leaving`; beyond, it is unknown.
         """
         buffers = self.buffers
         if pairs.reference.shape != buffers.reference.shape:

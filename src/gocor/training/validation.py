@@ -12,6 +12,7 @@ from ..models.evaluation_view import in_evaluation_mode
 from ..models.network import MatchingNetwork
 from ..ops.warp import warp
 from ..viz import flow_scale, flow_to_color
+from ..viz.drawing import picture_of
 from .config import TrainConfig
 from .distributed import Group
 from .losses import end_point_error
@@ -32,7 +33,7 @@ def validate(
     """Mean end-point error and percentage of correct keypoints (PCK) over the visible pixels of held-out pairs.
 
     Args:
-        network: to validate; it stays in the mode that it is in.
+        network: the network to validate; it keeps its mode.
         source: held-out pairs, of which batches 0, 1, … are taken.
         config: sets the number of pairs, the iterations and the precision.
         group: the processes that share the work.
@@ -87,13 +88,9 @@ def draw_pairs(pairs: PairBatch, flow: Tensor) -> NDArray[np.uint8]:
     true = torch.where(pairs.valid, pairs.flow, torch.nan)
     rows = []
     for i in range(len(pairs)):
-        images = [_pixels(x[i]) for x in (pairs.reference, pairs.query, warped)]
+        images = [picture_of(x[i]) for x in (pairs.reference, pairs.query, warped)]
         scale = flow_scale(true[i])
         rows.append(np.concatenate([*images, *(flow_to_color(f[i], scale) for f in (flow, true))], 1))
     sheet = np.concatenate(rows, 0)
     stride = max(1, round(max(pairs.reference.shape[2:]) / CELL))
     return sheet[::stride, ::stride]
-
-
-def _pixels(image: Tensor) -> NDArray[np.uint8]:
-    return image.clamp(0, 255).round().byte().permute(1, 2, 0).cpu().numpy()

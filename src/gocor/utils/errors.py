@@ -1,4 +1,4 @@
-"""Errors about what a user gave: arguments, files, data. The `gocor` command prints them as one line."""
+"""Errors about a user's input: arguments, files, data. The `gocor` command prints them as one line."""
 
 
 class GOCorError(Exception):

@@ -52,7 +52,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 @contextmanager
 def _workplace(parent: Path) -> Iterator[Path]:
-    """A new folder inside `parent`, which is removed afterwards. A lock in it tells that its process is alive."""
+    """A new folder inside `parent`, which is removed afterwards. A lock in it shows that its process is alive."""
     with ExitStack() as stack:
         while True:
             folder = parent / f".gocor-{secrets.token_hex(8)}.tmp"

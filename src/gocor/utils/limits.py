@@ -39,8 +39,8 @@ def check_pixels(width: int, height: int, depth: int = PIXEL) -> None:
     """Raise unless an image is within the limit.
 
     Args:
-        width: of the image, at least 1.
-        height: of the image, at least 1.
+        width: width of the image, at least 1.
+        height: height of the image, at least 1.
         depth: bytes of a decoded pixel. A pixel counts 8 bytes at least.
     """
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):

@@ -28,9 +28,9 @@ def locked_file(path: Path, *, wait: bool = False, text: str = "") -> Iterator[b
     """Hold the lock of a file, which is created for it and removed afterwards.
 
     Args:
-        path: of the lock file. A process that was killed leaves the file behind, but not the lock.
+        path: path of the lock file. A process that was killed leaves the file behind, but not the lock.
         wait: wait for the lock; otherwise raise `BusyError` if it is held elsewhere.
-        text: content of the file, for people who find it.
+        text: content of the file, which says who holds the lock.
 
     Yields:
         Whether the file system supports locks.
@@ -65,7 +65,7 @@ def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[bool]:
     """Hold a folder for this process alone. The folder is created, and removed again if it stays empty.
 
     Args:
-        folder: to write to.
+        folder: folder to write to.
         wait: wait until it is free; otherwise an `InputError` says who holds it.
 
     Yields:
@@ -84,7 +84,7 @@ def claimed(path: Path, output: str | os.PathLike[str], *, wait: bool = False) -
     """Hold the lock that stands for an output; the file `path` says who holds it.
 
     Args:
-        path: of the lock file; see `locked_file`.
+        path: path of the lock file; see `locked_file`.
         output: the file or folder to write to, for the message.
         wait: wait until it is free; otherwise an `InputError` says who holds it.
 

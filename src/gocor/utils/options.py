@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from .errors import InputError
 
-MAX_INTEGER = 2**63 - 1  # of any option
+MAX_INTEGER = 2**63 - 1  # largest value of any option
 SHOWN = 60  # characters of a value in an error
 
 
@@ -14,7 +14,7 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     """A value of a TOML file with the type of an option: lists become tuples, and integers floats.
 
     Args:
-        name: of the option, for the error.
+        name: name of the option, for the error.
         value: what TOML or JSON gives.
         hint: type hint: `bool`, `int`, `float`, `str`, a tuple of these, a `Literal`, or one of them or `None`.
     """
@@ -60,14 +60,14 @@ def nest(options: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def nearest(name: str, known: Iterable[str], *, most: int = 3) -> str:
-    """What an error adds about an unknown name: the names that are nearest to it, or all if none is near."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What an error adds about an unknown name: the three names nearest to it, or all if none is near."""
     names = sorted(known)
     leaf = name.rpartition(".")[2]
-    near = difflib.get_close_matches(name, names, most, 0.75)
+    near = difflib.get_close_matches(name, names, 3, 0.75)
     near += [other for other in names if other.rpartition(".")[2] == leaf and other not in near]
     if near:
-        return f"the nearest are {', '.join(near[:most])}"
+        return f"the nearest are {', '.join(near[:3])}"
     return f"there are {', '.join(names)}" if names else "there are none"
 
 

@@ -1,4 +1,4 @@
-"""Numerical precision: what a CPU computes fast, and settings of a GPU for the duration of a block."""
+"""Numerical precision: whether a CPU is fast in bfloat16, and settings of a GPU for the duration of a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether the CPU has instructions for products of bfloat16 numbers; older versions of torch do not tell."""
+    """Whether the CPU has instructions for products of bfloat16 numbers; `False` if torch is too old to know."""
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 

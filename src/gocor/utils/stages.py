@@ -1,4 +1,4 @@
-"""Hand what a logger reports to a function, which shows it on a terminal or a web page."""
+"""Messages of a logger, passed to a function that shows them on a terminal or a web page."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class _Shown(logging.Handler):
-    """Hands the messages of a logger to a function."""
+    """Passes the messages of a logger to a function."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         super().__init__(logging.INFO)
@@ -18,11 +18,11 @@ class _Shown(logging.Handler):
 
 @contextmanager
 def stages_shown(name: str, show: Callable[[str], object]) -> Iterator[None]:
-    """Inside the block, what a logger reports at level INFO or above goes to a function, and not to other loggers.
+    """Inside the block, messages of a logger at level INFO or above go to a function and not to other loggers.
 
     Args:
-        name: of the logger.
-        show: takes a message.
+        name: name of the logger.
+        show: function that takes a message.
     """
     logger, handler = logging.getLogger(name), _Shown(show)
     level, propagate = logger.level, logger.propagate

@@ -18,7 +18,7 @@ class Stages:
     """Seconds that were spent in each stage of the work, by name, over all threads.
 
     Attributes:
-        seconds: so far. A stage inside another one counts for itself alone.
+        seconds: so far. The time of a stage inside another one counts for the inner stage alone.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Stages:
         """Count the time of the block for a stage; `stage` inside the block counts for this object too.
 
         Args:
-            name: of the stage.
+            name: name of the stage.
             host: whether the block uses the CPU alone, so that no work of other threads on a GPU is waited for.
         """
         now = time.perf_counter if host else _now
@@ -80,7 +80,7 @@ def compare(
 
     Args:
         variants: functions to time, by name.
-        device: that they run on.
+        device: device that they run on.
         repeats: timed calls of each, after warm-up calls: one on a CPU, three on a GPU.
     """
     on_gpu = torch.device(device).type == "cuda"

@@ -10,7 +10,7 @@ def to_toml(values: Mapping[str, Any], *, table: str = "") -> str:
     """A TOML document of strings, booleans, finite numbers, lists of these, tables and lists of tables.
 
     Args:
-        values: by name. Entries that are `None` are left out, because TOML has no null.
+        values: values by name. Entries that are `None` are left out, because TOML has no null.
         table: dotted name of the table that the values belong to; empty for the top level.
     """
     lines, tables = [], []

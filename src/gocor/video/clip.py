@@ -1,4 +1,4 @@
-"""What is known about a clip before its frames are processed."""
+"""Size and times of a clip, and the interface of sources of frames."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -13,8 +13,8 @@ class Clip:
     """Size and times of a clip.
 
     Attributes:
-        height: of its frames, after they were turned upright.
-        width: likewise.
+        height: height of its frames, after they were turned upright.
+        width: width of its frames, likewise.
         ticks: time of each frame in units of `time_base`, strictly increasing, from 0 on.
         time_base: seconds per tick.
         rate: mean number of frames per second.
@@ -71,7 +71,7 @@ class Source(Protocol):
         ...
 
     def stamp(self) -> Any:
-        """By which a changed source is recognised, as JSON can hold it."""
+        """Identifies the content of the source, so that a changed source is recognised; plain data for JSON."""
         ...
 
     def name_of(self, index: int) -> str:

@@ -7,7 +7,7 @@ from ..utils.arrays import Picture
 from ..viz import draw_flow
 from .tracks import Trails
 
-FLOW_SHARE = 0.6  # of the flow's colours in an overlay, on a grey frame
+FLOW_SHARE = 0.6  # share of the flow's colours in an overlay on a grey frame
 
 
 def draw(view: str, picture: Picture, flow: Tensor, max_flow: float | None, trails: Trails | None) -> Picture:
@@ -16,9 +16,9 @@ def draw(view: str, picture: Picture, flow: Tensor, max_flow: float | None, trai
     Args:
         view: see `VideoOptions.view`; without stabilisation.
         picture: the frame.
-        flow: to the next frame, `(2, H, W)`.
+        flow: flow to the next frame, `(2, H, W)`.
         max_flow: scale of the colours; needed unless the view is `"frame"`.
-        trails: of the tracks; or `None`.
+        trails: trails of the tracks; or `None`.
     """
 
     def with_trails(base: Picture) -> Picture:

@@ -15,10 +15,10 @@ from ..utils.files import check_file, file_stamp
 from ..utils.limits import PIXEL, check_pixels, max_bytes
 from .clip import Clip
 
-DEFAULT_RATE = Fraction(25)  # of files that do not state one
+DEFAULT_RATE = Fraction(25)  # frames per second of files that do not state a rate
 HD_HEIGHT = 720  # Files of this height or more that name no colour matrix have BT.709, others BT.601.
 BT709, BT601, FULL_RANGE, LIMITED_RANGE = 1, 5, 2, 1  # numbers that FFmpeg gives them
-MOST_PIXELS = 2**31 - 1  # that FFmpeg's own limit can be set to
+MOST_PIXELS = 2**31 - 1  # largest value of FFmpeg's own limit
 # FFmpeg's numbers of colour matrices → those of its scaler.
 MATRICES = {1: BT709, 4: 4, 5: BT601, 6: BT601, 7: 7, 9: 9, 10: 9}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.io import read_image
-from ..data.io.images import READABLE
+from ..data.io.images import image_files
 from ..utils.arrays import Picture
 from ..utils.errors import InputError
 from ..utils.files import file_stamp
@@ -68,8 +68,7 @@ def find_images(source: str) -> list[Path] | None:
         files = [Path(name) for name in glob.glob(source)]
     else:
         return None
-    images = [file for file in files if file.suffix.lower() in READABLE and not file.name.startswith(".")]
-    images = [file for file in images if file.is_file()]
+    images = image_files(files)
     if not images:
         raise InputError(f"{source} holds no images")
     return images

@@ -1,4 +1,4 @@
-"""What `gocor video` makes of a clip."""
+"""The options of `gocor video`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,10 @@ class VideoOptions:
             and after), `"overlay"` (the flow over the frame) or `"frame"`. `None` is `"frame"` with `tracks` or
             `stabilize`, and otherwise `"flow"`.
         max_flow: length in pixels with the full colour, in all frames; `None` measures it in a sample of the frames.
-        tracks: number of points to follow, at most; 0 for none.
+        tracks: largest number of points to follow; 0 for none.
         stabilize: how to steady the frames; `None` leaves them as they are.
         flows: folder for the flows as files; or `None`.
-        flow_format: of those files: `flo`, `kitti`, `npz` or `pfm`.
+        flow_format: format of those files: `flo`, `kitti`, `npz` or `pfm`.
         tracks_csv: file for the tracks; or `None`.
         matching: how frames are matched. Consecutive frames are close, so alignment is off.
     """

@@ -1,6 +1,5 @@
 """Flow, tracks and steady frames of a clip, from frames to files."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -89,8 +88,8 @@ def make_video(
 ) -> Made:
     """Process a clip. Two frames are held at a time, whatever its length.
 
-    Finished chunks of frames are kept in `OUTPUT.work` beside the output until all are there, so that a run that was
-    interrupted goes on after its last finished chunk. The output appears when it is complete.
+    Finished chunks of frames are kept in `OUTPUT.work` beside the output until all are finished, so that an interrupted
+    run continues after its last finished chunk. The output appears when it is complete.
 
     Args:
         source: see `open_source`.
@@ -185,10 +184,6 @@ def _stabilize(source: Source, clip: Clip, options: VideoOptions, work: Work, si
 
 
 def _tracks_csv(work: Work, clip: Clip) -> bytes:
-    def lines() -> Iterator[str]:
-        yield CSV_HEADER
-        for chunk in make_chunks(clip.count):
-            for frame, track, x, y in work.load(chunk).rows.tolist():
-                yield f"{frame:.0f},{track:.0f},{x:.3f},{y:.3f}\n"
-
-    return "".join(lines()).encode()
+    rows = (row for chunk in make_chunks(clip.count) for row in work.load(chunk).rows.tolist())
+    lines = (f"{frame:.0f},{track:.0f},{x:.3f},{y:.3f}\n" for frame, track, x, y in rows)
+    return (CSV_HEADER + "".join(lines)).encode()

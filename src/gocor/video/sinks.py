@@ -17,7 +17,7 @@ from .file_source import BT709, FULL_RANGE, LIMITED_RANGE, import_av
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv")
 CODEC = "libx264"
-# A constant quality that is hard to tell from the original. The macroblock tree is off: on CPUs with AVX-512 it gives
+# A constant quality that looks like the original. The macroblock tree is off: on CPUs with AVX-512 it gives
 # other bytes from run to run.
 ENCODING = {"crf": "18", "preset": "medium", "mbtree": "0"}
 

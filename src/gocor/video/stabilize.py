@@ -8,20 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
-from ..ops.homography import project
+from ..ops.homography import Matrix, project
 from ..utils.arrays import Array, Picture
 from ..utils.checks import check_choice, check_count
 
-MAX_POINTS, MIN_CONFIDENCE = 2000, 0.5  # of the matches that the motion is fitted to
+MAX_POINTS, MIN_CONFIDENCE = 2000, 0.5  # number and least confidence of the matches that the motion is fitted to
 MAX_ERROR = 2.0  # pixels of an inlier's error
 MIN_INLIERS, MIN_SHARE = 12, 0.25  # A motion with fewer inliers, or a smaller share of them, is unknown.
 MIN_ZOOM = 0.6  # Cropping keeps at least this share of the sides.
 REACH = 3  # standard deviations of the smoothing, beyond which frames do not count
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,8 @@ class Stabilization:
     """How to steady frames.
 
     Attributes:
-        motion: of the camera between two frames: `"similarity"` (shift, turn and zoom) or `"homography"`.
+        motion: model of the camera's motion between two frames: `"similarity"` (shift, turn and zoom) or
+            `"homography"`.
         smooth: standard deviation of the smoothing over time, in frames.
         border: `"crop"` magnifies all frames equally, so that no border shows; `"fill"` keeps their scale and fills
             borders with black.
@@ -75,8 +73,8 @@ def fit_motion(result: MatchResult, motion: str) -> Matrix:
 def corrections(motions: Matrix, smooth: int, size: tuple[int, int]) -> Matrix:
     """Matrices `(N, 3, 3)` that move the pixels of each frame to where they are steady.
 
-    A clip goes on beyond its ends as its mirror image, turned so that a steady pan stays one: the mean of motions to
-    later frames alone would move the first frames far away.
+    Beyond its ends, the clip continues with its motions mirrored in time, so that a steady pan stays steady. With the
+    later frames alone, the mean would move the first frames far away.
 
     Args:
         motions: `(N - 1, 3, 3)`, from each frame to the next; NaN where it is unknown. An unknown motion ends a part of

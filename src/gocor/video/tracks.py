@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from ..matching.result import MatchResult
+from ..ops.sampling import is_inside, nearest_pixels, sample_flow
 from ..utils.arrays import Array, Mask, Picture
 from ..utils.checks import check_count
 
-MIN_CONFIDENCE = 0.5  # of the flow at a point: below it a track ends, and no track begins
+MIN_CONFIDENCE = 0.5  # least confidence of the flow at a point: below it a track ends, and no track begins
 TRAIL = 16  # frames that a trail shows
 FAR = 1e5  # pixels: points beyond, as after a homography, are drawn there
 GOLDEN = 0.618034  # turns of the hue from one track to the next
@@ -39,7 +40,7 @@ class Tracker:
 
     Args:
         count: number of points in a frame, at most.
-        points: of the frame to go on from.
+        points: points of the frame to continue from.
         next_id: number of the next track that begins.
     """
 
@@ -68,13 +69,12 @@ class Tracker:
         return self.points
 
     def advance(self, result: MatchResult) -> Points:
-        """Move the points from the result's reference to its query; returns those whose tracks go on."""
+        """Move the points from the result's reference to its query; returns those whose tracks continue."""
         ids, places = self.points
         keep = _trusted(result, places)
         ids, places = ids[keep], places[keep]
-        moved = places + _sample(result.flow.numpy(), places)
-        limits = np.subtract(result.query.shape[1::-1], 1)
-        inside = ((moved >= 0) & (moved <= limits)).all(1)
+        moved = places + sample_flow(result.flow.permute(1, 2, 0).numpy(), places)
+        inside = is_inside(moved, result.query.shape)
         self.points = Points(ids[inside], moved[inside])
         return self.points
 
@@ -107,9 +107,7 @@ class Trails:
 
 def _trusted(result: MatchResult, places: Array) -> Mask:
     """Whether the flow at places `(N, 2)` is confident, and the query shows them."""
-    height, width = result.confidence.shape
-    x, y = np.rint(places).astype(int).T
-    x, y = x.clip(0, width - 1), y.clip(0, height - 1)
+    x, y = nearest_pixels(places, result.confidence.shape)
     return np.asarray((result.confidence.numpy()[y, x] >= MIN_CONFIDENCE) & ~result.occlusion.numpy()[y, x])
 
 
@@ -122,18 +120,6 @@ def _distances(places: Array, taken: Array, size: tuple[int, int]) -> NDArray[np
     free[row, column] = 0
     x, y = np.rint(places).astype(int).T
     return np.asarray(cv2.distanceTransform(free, cv2.DIST_L2, 5)[y, x], np.float32)
-
-
-def _sample(flow: NDArray[np.float32], places: Array) -> Array:
-    """Flow `(2, H, W)` at places `(N, 2)` inside the image, by bilinear interpolation: `(N, 2)`."""
-    height, width = flow.shape[1:]
-    x, y = places.T
-    left, top = (np.floor(v).astype(int).clip(0, max(n - 2, 0)) for v, n in ((x, width), (y, height)))
-    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    a, b = x - left, y - top
-    upper = (1 - a) * flow[:, top, left] + a * flow[:, top, right]
-    lower = (1 - a) * flow[:, bottom, left] + a * flow[:, bottom, right]
-    return np.asarray(((1 - b) * upper + b * lower).T, np.float64)
 
 
 def _cells(places: Array, side: int, columns: int) -> NDArray[np.int64]:

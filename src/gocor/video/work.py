@@ -1,4 +1,4 @@
-"""The folder beside the output that holds unfinished work, so that an interrupted run goes on where it ended."""
+"""The folder beside the output that holds unfinished work, so that an interrupted run continues where it stopped."""
 
 import json
 import shutil
@@ -13,17 +13,17 @@ from ..utils.errors import InputError
 from ..utils.files import atomic_path, remove_leftovers, write_bytes_atomically
 from .tracks import Points
 
-CHUNK = 16  # frames that are lost at most when a run is interrupted
+CHUNK = 16  # frames of a chunk; an interrupted run loses at most so many
 JOB, CLIP = "job.json", "clip.json"
 
 
 class Analysis(NamedTuple):
-    """What the frames of a chunk gave.
+    """Results of the frames of a chunk.
 
     Attributes:
         rows: places of the tracks in each frame, `(N, 4)`: frame, track, x, y.
-        motions: of the camera from each frame to the next, `(n, 3, 3)`; empty without stabilisation.
-        points: of the frame after the chunk, whose tracks go on.
+        motions: motions of the camera from each frame to the next, `(n, 3, 3)`; empty without stabilisation.
+        points: points of the frame after the chunk, whose tracks continue.
         next_id: number of the next track.
     """
 

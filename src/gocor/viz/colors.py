@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..utils.arrays import Flow, Mask, Picture
+from ..utils.arrays import Flow, Picture, known_flow
 from ..utils.checks import check_count
 from ..utils.errors import InputError
 
@@ -18,7 +18,6 @@ WHEEL_ANGLES = np.array([0, 15, 21, 25, 36, 49, 55]) / 55
 WHEEL = np.array([(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 1, 1), (0, 0, 1), (1, 0, 1), (1, 0, 0)], np.float32)
 TOO_LONG = 0.75  # brightness of flow that is longer than the scale
 MIN_SCALE = 0.01  # pixels: shorter flow is rounding error
-MAX_FLOW = 1e9  # larger values are unknown, as in flow files
 
 
 def flow_to_color(flow: FlowLike, max_flow: float | None = None) -> Picture:
@@ -34,7 +33,7 @@ def flow_to_color(flow: FlowLike, max_flow: float | None = None) -> Picture:
     """
     values = as_flow(flow)
     scale = check_scale(flow_scale(values) if max_flow is None else max_flow)
-    known = _known(values)
+    known = known_flow(values)
     dx, dy = np.where(known, values, 0)
     length = np.hypot(dx, dy) / np.float32(scale)
     angle = np.arctan2(dy, dx) / (2 * np.pi) % 1
@@ -50,7 +49,7 @@ def flow_scale(flow: FlowLike) -> float:
     The limit is 1.25 times the 99th percentile, unless that is almost zero. Outliers would make all other flow pale.
     """
     values = as_flow(flow)
-    dx, dy = values[:, _known(values)]
+    dx, dy = values[:, known_flow(values)]
     if not dx.size:
         return 1.0
     length = np.hypot(dx, dy)
@@ -83,7 +82,3 @@ def check_scale(scale: float) -> float:
     if not 0 < scale < np.inf:
         raise InputError(f"max_flow must be a positive number of pixels, got {scale}")
     return scale
-
-
-def _known(values: Flow) -> Mask:
-    return np.asarray((np.abs(values) <= MAX_FLOW).all(0))

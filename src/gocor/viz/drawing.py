@@ -19,7 +19,7 @@ MAX_SIDE = 1600  # pixels
 MAX_LINES = 100
 GAP = 8  # pixels between the two pictures of `draw_matches`
 MIN_LEGEND, MAX_LEGEND = 32, 144  # pixels: a smaller legend is left out
-LEGEND_SHARE = 1 / 5  # of the picture's shorter side
+LEGEND_SHARE = 1 / 5  # size of the legend relative to the picture's shorter side
 FONT_HEIGHT = 30  # pixels of a line in OpenCV's font at scale 1
 
 
@@ -145,6 +145,11 @@ def draw_confidence(confidence: Tensor | NDArray[Any], *, max_side: int = MAX_SI
             _write(panel, text, (2.6 * line, y), line)
         _put_in_corner(picture, panel)
     return picture
+
+
+def picture_of(image: Tensor) -> Picture:
+    """An image `(3, H, W)` in [0, 255] on any device → RGB `(H, W, 3)` uint8, rounded."""
+    return image.round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
 
 
 def _check_picture(name: str, picture: Picture) -> None:

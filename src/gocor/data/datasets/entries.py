@@ -1,4 +1,4 @@
-"""Data sets as one writes them on a command line: `NAME:OPTION=VALUE,…=FOLDER`."""
+"""Data sets as they are given on a command line: `NAME:OPTION=VALUE,…=FOLDER`."""
 
 import inspect
 import re
@@ -31,10 +31,10 @@ class DatasetEntry:
 
     Attributes:
         label: the entry without its folder, which stands for it in logs.
-        name: of the reader, one of `DATASETS`.
-        folder: of the data set.
-        options: of the reader.
-        share: how much of the training pairs it gives, relative to other entries; `None` if that is not said.
+        name: name of the reader, one of `DATASETS`.
+        folder: folder of the data set.
+        options: options of the reader.
+        share: its part of the training pairs, relative to other entries; `None` if the entry gives none.
     """
 
     label: str

@@ -16,7 +16,7 @@ from .pair import Item, Pair, PairDataset, homography_pair
 
 WHERE = "https://github.com/hpatches/hpatches-dataset (hpatches-sequences-release)"
 VIEWS = range(2, 7)
-MAX_VALUE = 1e15  # of a homography; beyond it, sums with pixels have no digits left
+MAX_VALUE = 1e15  # largest entry of a homography; beyond it, sums with pixels have no digits left
 
 
 def hpatches(

@@ -18,7 +18,7 @@ from .pair import Item, Pair, PairDataset, homography_pair
 
 TRUTHS = ("flow", "points", "homography")
 COLUMNS = ("reference", "query", "name", *TRUTHS, "valid", "occluded", "group")
-# Types of values beside text, and what an error calls them.
+# Types of values that need not be text, and what an error calls them.
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "points": ((str, list), "a path or a list"),
     "homography": ((str, list), "a path or a list"),

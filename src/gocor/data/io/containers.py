@@ -8,10 +8,10 @@ from ...utils.errors import InputError
 TRUNCATED = "the file is cut short, copy or download it again"
 JPEG_SIGNATURE = b"\xff\xd8"
 WEBP_SIGNATURE = re.compile(rb"RIFF....WEBP", re.DOTALL)
-# Segments with comments and metadata. Those of JFIF (E0) and Adobe (EE), which tell the colours, are kept.
+# Segments with comments and metadata. Those of JFIF (E0) and Adobe (EE), which define the colours, are kept.
 JPEG_DROPPED = {bytes([0xE0 + i]) for i in range(1, 16)} - {b"\xee"} | {b"\xfe"}
 ORIENTATION = 0x112  # tag of EXIF
-MAX_SCANS = 256  # of a progressive JPEG; encoders write about ten, and the decoder passes over all pixels for each
+MAX_SCANS = 256  # scans of a progressive JPEG; encoders write about ten, and each is a pass over all pixels
 
 
 def clean_jpeg(data: bytes) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Flow files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`; the suffix tells the format.
+"""Flow files: Middlebury `.flo`, KITTI `.png`, `.pfm` and `.npz`; the suffix determines the format.
 
 In memory, a flow is `(2, H, W)` float32, x then y in pixels, with a mask `(H, W)` of the pixels whose flow is known.
 Unknown flow is 0. A file's size is compared with its header before anything is allocated. Files are written whole or
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...utils.archives import open_zip, read_member
-from ...utils.arrays import Flow, Mask
+from ...utils.arrays import Flow, Mask, known_flow
 from ...utils.errors import InputError
 from ...utils.files import PathLike, read_bytes, write_bytes_atomically
 from .images import decode, encode
@@ -24,8 +24,6 @@ from .npy import parse_npy
 
 FLO_MAGIC = struct.pack("<f", 202021.25)
 UNKNOWN = 1e10  # Middlebury's marker of unknown flow
-# Larger values are unknown. A Python float would be cast to float16, and become infinite, in comparisons with float16.
-MAX_FLOW = np.float64(1e9)
 KITTI_SCALE, KITTI_OFFSET = 64.0, 2**15
 PFM_HEADER = re.compile(rb"(P[Ff])\s+(\d{1,10})\s+(\d{1,10})\s+([-+]?[0-9.]+(?:[eE][-+]?\d+)?)[ \t]*\r?\n")
 
@@ -49,7 +47,7 @@ def read_flow(path: PathLike) -> tuple[Flow, Mask]:
             flow, valid = read(data)
     except ValueError as error:
         raise InputError(f"cannot read a flow from {path}: {error}") from None
-    valid = valid & _known(flow)
+    valid = valid & known_flow(flow)
     return np.where(valid, flow, np.float32(0)), valid
 
 
@@ -80,10 +78,6 @@ def _format(path: PathLike) -> tuple[Callable[[bytes], tuple[Flow, Mask]], Calla
     return FORMATS[suffix]
 
 
-def _known(flow: NDArray[Any]) -> Mask:
-    return (np.abs(flow) <= MAX_FLOW).all(axis=0)
-
-
 def _checked(flow: NDArray[Any], valid: NDArray[Any] | None) -> tuple[Flow, Mask]:
     """The flow as float32, zero where it is not valid, and the mask."""
     if not isinstance(flow, np.ndarray) or flow.ndim != 3 or flow.shape[0] != 2 or flow.size == 0:
@@ -91,7 +85,7 @@ def _checked(flow: NDArray[Any], valid: NDArray[Any] | None) -> tuple[Flow, Mask
         raise InputError(f"flow must be an array (2, H, W), got {got}")
     if flow.dtype.kind not in "fiu":
         raise InputError(f"flow must hold real numbers, got {flow.dtype}")
-    known = _known(flow)
+    known = known_flow(flow)
     if valid is None:
         valid = known
     if not isinstance(valid, np.ndarray) or valid.dtype != np.bool_ or valid.shape != flow.shape[1:]:
@@ -119,7 +113,7 @@ def _read_flo(data: bytes) -> tuple[Flow, Mask]:
     _check_size(len(data), 12, width, height, 8)
     values = np.frombuffer(data, "<f4", offset=12).reshape(height, width, 2)
     flow = values.transpose(2, 0, 1).astype(np.float32)
-    return flow, _known(flow)
+    return flow, known_flow(flow)
 
 
 def _write_flo(flow: Flow, valid: Mask) -> bytes:
@@ -157,7 +151,7 @@ def _read_pfm(data: bytes) -> tuple[Flow, Mask]:
     if channels == 1:
         return np.concatenate([-values, np.zeros_like(values)]), np.isfinite(values[0])
     flow, third = values[:2], values[2]
-    return flow, _known(flow) & (third > 0 if third.any() else True)
+    return flow, known_flow(flow) & (third > 0 if third.any() else True)
 
 
 def _write_pfm(flow: Flow, valid: Mask) -> bytes:

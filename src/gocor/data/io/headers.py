@@ -14,7 +14,7 @@ UNKNOWN = "the file is damaged or of an unknown format, convert it to PNG or JPE
 
 PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,10})(?:\s|#[^\n]*\n)+(\d{1,10})(?:\s|#)")
 HDR_SIZE = re.compile(rb"[-+]([XY]) (\d{1,10})\b")
-HDR_HEADER = 4096  # bytes in which a Radiance file tells its size
+HDR_HEADER = 4096  # bytes in which a Radiance file states its size
 JP2_SIZE = re.compile(rb"\xff\x4f\xff\x51..(.{36})", re.DOTALL)
 AVIF_SIZE = re.compile(rb"ispe....(.{8})", re.DOTALL)
 JPEG_FRAMES = {0xC0 + i for i in range(16)} - {0xC4, 0xC8, 0xCC}  # markers of a JPEG that are followed by its size
@@ -31,9 +31,9 @@ class Size(NamedTuple):
 
 
 def image_size(data: bytes) -> Size:
-    """Size of an image as its header tells it; the formats are those that `read_image` reads.
+    """Size of an image as its header states it; the formats are those that `read_image` reads.
 
-    Where several places of a file tell a size, the largest one counts.
+    Where several places of a file state a size, the largest one counts.
     """
     for signature, size in FORMATS:
         if signature.match(data):

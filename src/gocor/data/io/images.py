@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,19 @@ _log_lock = threading.Lock()
 _log_state = {"users": 0, "level": 0}
 
 
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """The image files among paths, by suffix, in their order; hidden files are left out."""
+    return [p for p in paths if p.suffix.lower() in READABLE and not p.name.startswith(".") and p.is_file()]
+
+
 def read_image(path: PathLike) -> Picture:
     """Read an image file as RGB `(H, W, 3)`: JPEG, PNG, WebP, TIFF, JPEG 2000, BMP, PPM, GIF, AVIF or HDR.
 
-    The content tells the format, not the suffix. The picture is rotated upright by its EXIF orientation. Grey values
-    are repeated three times, transparent pixels are blended with white, and 16 bits are scaled to 8 (0 to 65535 become
-    0 to 255). Floating-point values are clipped to [0, 1]; NaN becomes 0. A missing file raises a FileNotFoundError.
-    Any other file that is not a complete image, or that is too large (see `gocor.utils.limits`), raises an InputError.
-    The one exception is damage in the middle of a JPEG, which its decoder conceals.
+    The content determines the format, not the suffix. The picture is rotated upright by its EXIF orientation. Grey
+    values are repeated three times, transparent pixels are blended with white, and 16 bits are scaled to 8 (0 to 65535
+    become 0 to 255). Floating-point values are clipped to [0, 1]; NaN becomes 0. A missing file raises a
+    FileNotFoundError. Any other file that is not a complete image, or that is too large (see `gocor.utils.limits`),
+    raises an InputError. The one exception is damage in the middle of a JPEG, which its decoder conceals.
     """
     data = read_bytes(path)
     try:
@@ -72,7 +77,7 @@ def write_image(path: PathLike, rgb: Picture, *, quality: int = 95) -> None:
     Args:
         path: the file.
         rgb: the picture.
-        quality: of a JPEG, from 0 to 100.
+        quality: quality of a JPEG, from 0 to 100.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in WRITABLE:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...utils.errors import InputError
 
 MAGIC = b"\x93NUMPY"
-LENGTHS = {1: 2, 2: 4, 3: 4}  # bytes that tell the length of the header, by version
+LENGTHS = {1: 2, 2: 4, 3: 4}  # bytes of the field with the header's length, by version
 DESCR = re.compile(rb"""['"]descr['"]\s*:\s*['"]([<>|=]?[?biuf]\d{0,2})['"]""")
 ORDER = re.compile(rb"""['"]fortran_order['"]\s*:\s*(True|False)""")
 SHAPE = re.compile(rb"""['"]shape['"]\s*:\s*\(([\d\s,]{0,200})\)""")
@@ -24,7 +24,7 @@ def parse_npy(data: bytes, name: str) -> NDArray[Any]:
 
     Args:
         data: content of the file.
-        name: of the file, for errors.
+        name: name of the file, for errors.
     """
     if not data.startswith(MAGIC) or len(data) < 12 or data[6] not in LENGTHS:
         raise InputError(f"{name} is not a NumPy array")

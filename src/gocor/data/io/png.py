@@ -1,6 +1,6 @@
-"""PNG files: checked and reduced to the chunks that hold pixels, so that libpng finds nothing to complain about.
+"""PNG files: checked, and reduced to the chunks that hold pixels.
 
-libpng, which OpenCV decodes PNG with, prints its complaints on stderr.
+OpenCV decodes PNG by libpng, which prints warnings about other chunks and about damage on stderr.
 """
 
 import struct
@@ -19,7 +19,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3  # colour type
-TRANSPARENT_BYTES = {0: (2,), 2: (6,)}  # of the chunk tRNS, by colour type
+TRANSPARENT_BYTES = {0: (2,), 2: (6,)}  # sizes of the chunk tRNS, by colour type
 KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"eXIf")
 PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))  # Adam7
 MAX_FILTER = 4

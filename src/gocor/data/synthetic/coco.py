@@ -17,7 +17,7 @@ from .sources import ImageFile, list_images
 SUPERSAMPLING = 4  # Polygons are filled at this multiple of the resolution, for smooth edges.
 MAX_SHIFT = 60  # bits of a compressed run length
 MAX_CORNER = 1e6  # pixels; OpenCV's fixed-point coordinates end at 32 times as many
-FRACTION_BITS = 4  # of the fixed-point coordinates that OpenCV fills polygons with
+FRACTION_BITS = 4  # fraction bits of the fixed-point coordinates of OpenCV's polygons
 
 
 @dataclass(frozen=True)

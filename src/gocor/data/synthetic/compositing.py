@@ -11,7 +11,7 @@ from .sampling import Pyramid
 
 COVERED = 0.5  # Above this opacity of an object, a pixel moves with it, and what lies behind is occluded.
 UNMIXED = 0.8  # least share of one surface in the colour of a pixel that is used in training
-MEMORY_SHARE = 1 / 32  # of the GPU's memory, for objects that are sampled at once
+MEMORY_SHARE = 1 / 32  # share of the GPU's memory for objects that are sampled at once
 DRAWN = ("object", "to_object", "object_motion", "object_level")
 
 

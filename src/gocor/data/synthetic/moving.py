@@ -127,7 +127,7 @@ def _draw_parallax(preset: Objects, centre: Array, rng: np.random.Generator) -> 
 
     Args:
         preset: ranges to draw from.
-        centre: of the objects in the reference, `(B, K, 2)` in coordinates n.
+        centre: centres of the objects in the reference, `(B, K, 2)` in coordinates n.
         rng: random numbers.
 
     Returns:

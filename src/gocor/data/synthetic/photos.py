@@ -19,7 +19,7 @@ from .sources import ImageFile, evenly_spaced, list_images, read_all, read_rgb
 
 MIN_SIDE = 32  # pixels: a photo with a shorter side shows too little to match
 MAX_ASPECT = 0.75  # largest height of a stored photo, relative to `max_side`; more square photos are stored smaller
-EPOCH_SEED = 0x70686F74  # of the random subsets
+EPOCH_SEED = 0x70686F74  # seed of the random subsets
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class PhotoStore:
         return photos
 
     def _request(self, epoch: int) -> "Future[PhotoSet]":
-        """The photos of an epoch, which a thread reads unless it has already; drops those of distant epochs."""
+        """The photos of an epoch. A thread reads them unless one has already; photos of distant epochs are dropped."""
         with self._lock:
             for other in [e for e in self._sets if not epoch - 2 <= e <= epoch + 2]:
                 del self._sets[other]
@@ -150,7 +150,7 @@ class PhotoStore:
         return PhotoSet(torch.from_numpy(pixels), sizes, np.array([turned for _, turned in photos]))
 
     def _prepare(self, file: ImageFile) -> tuple[Picture, bool]:
-        """Read a photo in landscape format and resize it; also tell whether x and y were exchanged for it."""
+        """Read a photo in landscape format and resize it; returns it, and whether x and y were exchanged."""
         import cv2
 
         rgb = read_rgb(file)

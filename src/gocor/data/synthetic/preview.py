@@ -6,6 +6,7 @@ import torch
 from ...ops.warp import warp
 from ...utils.arrays import Picture
 from ...viz.colors import flow_to_color
+from ...viz.drawing import picture_of
 from .batch import PairBatch
 
 GAP = 6  # pixels between pictures
@@ -30,11 +31,11 @@ def draw_sheet(batch: PairBatch) -> Picture:
         at = (GAP + column * (width + GAP), HEADER - 8)
         cv2.putText(sheet, title, at, cv2.FONT_HERSHEY_SIMPLEX, 0.5, (0, 0, 0), 1, cv2.LINE_AA)
     for row in range(len(batch)):
-        reference = _picture(batch.reference[row])
+        reference = picture_of(batch.reference[row])
         cells = (
             reference,
-            _picture(batch.query[row]),
-            _picture(warped[row]),
+            picture_of(batch.query[row]),
+            picture_of(warped[row]),
             flow_to_color(batch.flow[row]),
             _masks(reference, batch.valid[row, 0], batch.occluded[row, 0]),
         )
@@ -43,10 +44,6 @@ def draw_sheet(batch: PairBatch) -> Picture:
             left = GAP + column * (width + GAP)
             sheet[top : top + height, left : left + width] = cell
     return sheet
-
-
-def _picture(image: torch.Tensor) -> Picture:
-    return image.clamp(0, 255).round().byte().permute(1, 2, 0).cpu().numpy()
 
 
 def _masks(reference: Picture, valid: torch.Tensor, occluded: torch.Tensor) -> Picture:

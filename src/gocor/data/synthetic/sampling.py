@@ -75,7 +75,7 @@ def levels(x: Tensor, y: Tensor) -> Tensor:
 
 
 def reflect(x: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    """Reflect positions at the borders into `[0, size - 1]`; also tell which of them were inside before."""
+    """Reflect positions at the borders into `[0, size - 1]`; returns them, and which were inside before."""
     period = 2 * (size - 1)
     folded = torch.remainder(x, period)
     folded = torch.minimum(folded, period - folded)

@@ -20,7 +20,6 @@ from .warping import visible_mask, warp_perspective
 
 FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
 
-
 SUPPORT = attrgetter("support")
 
 
@@ -31,7 +30,7 @@ class AlignmentSearch:
         network: one that gives coarse matches, in evaluation mode.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        settings: of the alignment.
+        settings: settings of the alignment.
 
     Attributes:
         unaligned: view of each pair without alignment.
@@ -51,11 +50,11 @@ class AlignmentSearch:
         self.best = list(self.unaligned)
 
     def run(self) -> None:
-        """Search from the unaligned images; for pairs with little support, also from queries that are changed.
+        """Search from the unaligned images, and for pairs with little support also from changed queries.
 
-        Shifted, rotated, and then tilted and zoomed queries are tried, as long as the support stays low.
+        Shifted, then rotated, then tilted and zoomed queries are tried, as long as the support stays low.
         """
-        found = [[view] for view in self.refine(self.unaligned)]
+        found = [[view] for view in refine(self.matcher, self.unaligned)]
         self._try_shifts(found)
         self._try_turns(found)
         self._try_distant(found)
@@ -66,32 +65,32 @@ class AlignmentSearch:
         settings, matcher = self.settings, self.matcher
         weak = _weak(found, settings.support_without_shifts)
         starts = [(pair, matcher.shift(x, y)) for pair in weak for x, y in settings.shifts]
-        shifted = self.refine(matcher.match(starts), rounds=1)
+        shifted = refine(self.matcher, matcher.match(starts), rounds=1)
         rivals = [v for v in shifted if v.support >= settings.rival_support * found[v.pair][0].support]
-        for view in self.refine(rivals):
+        for view in refine(self.matcher, rivals):
             found[view.pair].append(view)
 
     def _try_turns(self, found: list[list[View]]) -> None:
         """Add the best alignment of rotated queries."""
         weak = _weak(found, self.settings.support_without_turns)
         starts = [(pair, self.matcher.rotation(degrees)) for pair in weak for degrees in self.settings.turns]
-        turned = self.refine(self.matcher.match(starts), rounds=1)
-        for view in self.refine(_strongest(turned, weak, 1)):
+        turned = refine(self.matcher, self.matcher.match(starts), rounds=1)
+        for view in refine(self.matcher, _strongest(turned, weak, 1)):
             found[view.pair].append(view)
 
     def _try_distant(self, found: list[list[View]]) -> None:
         """Add alignments of images that are tilted, or of which one shows only a small part of the other.
 
-        One match of each start tells which ones are worth refining.
+        Each start is matched once, and those with the highest support are refined.
         """
         weak, matcher = _weak(found, self.settings.support_without_turns), self.matcher
         if not weak:
             return
         starts = [*matcher.tilted(), *matcher.enlarged()]
         views = matcher.match([(pair, start) for pair in weak for start in starts])
-        for view in self.refine(_strongest(views, weak, self.settings.distant_starts)):
+        for view in refine(self.matcher, _strongest(views, weak, self.settings.distant_starts)):
             found[view.pair].append(view)
-        # A query that shows a small part of the reference is found from the other side, where it has more support.
+        # A query that shows a small part of the reference has more support if the roles are exchanged.
         other = CoarseMatcher(matcher.network, matcher.query[weak], matcher.reference[weak], self.settings)
         closer = other.match([(i, start) for i in range(len(weak)) for start in other.enlarged()])
         for view in refine(other, _strongest(closer, range(len(weak)), 1)):
@@ -111,7 +110,7 @@ class AlignmentSearch:
             View(np.eye(3), starts, ends[i], errors[i, :, 0], self.unaligned[pair].support, pair)
             for i, pair in enumerate(pairs)
         ]
-        for view in self.refine(views):
+        for view in refine(self.matcher, views):
             self.best[view.pair] = self.choose([self.best[view.pair], view])
 
     def homography(self, pair: int) -> Matrix | None:
@@ -123,12 +122,8 @@ class AlignmentSearch:
             return None
         return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
 
-    def refine(self, views: Sequence[View], rounds: int | None = None) -> list[View]:
-        """See `refine`."""
-        return refine(self.matcher, views, rounds)
-
     def choose(self, views: Sequence[View]) -> View:
-        """The view with the highest support; among rivals, the one whose fine detail agrees best."""
+        """The view with the highest support. If there are rivals, the one whose fine detail agrees best."""
         ordered = sorted(views, key=SUPPORT, reverse=True)
         limit = max(self.settings.min_support, self.settings.rival_support * ordered[0].support)
         rivals: list[View] = []
@@ -167,7 +162,7 @@ class AlignmentSearch:
 def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
     """Fit a homography to each view and match again, as long as its support grows.
 
-    A view with much support is left as it is if its homography hardly moves the image: the images are close.
+    A view with much support is not matched again if its homography hardly moves the image: the images are close.
     """
     settings = matcher.settings
     views, active = list(views), list(range(len(views)))
@@ -185,7 +180,7 @@ def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = N
 
 
 def _moves_corners(matrix: Matrix, side: int, settings: AlignmentSettings) -> bool:
-    """Whether a homography of coarse pixels moves a corner of the image so far that an alignment is worth it."""
+    """Whether a homography of coarse pixels moves a corner of the image far enough for an alignment."""
     corners = np.array([[0.0, 0], [side, 0], [side, side], [0, side]]) - 0.5
     return bool(np.abs(project(matrix, corners) - corners).max() >= settings.min_corner_motion * side)
 
@@ -203,7 +198,7 @@ def _weak(found: Sequence[Sequence[View]], limit: float) -> list[int]:
 
 
 def _strongest(views: Sequence[View], pairs: Sequence[int], count: int) -> list[View]:
-    """For each of some pairs, so many of its views with the highest support."""
+    """For each of these pairs, its `count` views with the highest support."""
     ordered = sorted(views, key=SUPPORT, reverse=True)
     return [view for pair in pairs for view in [v for v in ordered if v.pair == pair][:count]]
 
@@ -213,7 +208,7 @@ def fit_homography(view: View, side: int, settings: AlignmentSettings = DEFAULT_
 
     Args:
         view: the matches.
-        side: of the coarse images, in pixels.
+        side: side of the coarse images, in pixels.
         settings: thresholds.
 
     Returns:

@@ -50,7 +50,7 @@ class CoarseMatcher:
         network: one that gives coarse matches.
         reference: RGB images `(B, 3, H, W)` in [0, 255].
         query: RGB images `(B, 3, Hq, Wq)`.
-        settings: of the alignment.
+        settings: settings of the alignment.
 
     Attributes:
         side: side of the coarse images.
@@ -74,7 +74,7 @@ class CoarseMatcher:
         self.ambiguity = _ambiguity(self.descriptors, settings)  # (B, 1, h, w)
 
     def match(self, starts: Sequence[Start]) -> list[View]:
-        """Match pairs, given by their index, with the query warped by a homography of coarse pixels."""
+        """Match pairs with their queries warped, see `Start`."""
         return [view for chunk in self._chunks(starts) for view in self._match(chunk, self._warped_features(chunk))]
 
     def match_unaligned(self) -> list[View]:
@@ -109,7 +109,7 @@ class CoarseMatcher:
         return np.asarray(self.query_to_coarse @ mapped @ from_centre @ np.linalg.inv(self.to_coarse))
 
     def tilted(self) -> list[Matrix]:
-        """Starts that stretch the query in one direction, as a strong slant of the camera does."""
+        """Starts that stretch the query in one direction, as a slanted view of the scene does."""
         turns = [rotation_matrix(degrees) for degrees in self.settings.tilt_directions]
         return [self.about_centres(t @ np.diag([f, 1.0]) @ t.T) for f, t in product(self.settings.tilts, turns)]
 
@@ -196,7 +196,7 @@ def _descriptors(features: Tensor) -> Tensor:
 
 
 def _ambiguity(descriptors: Tensor, settings: AlignmentSettings) -> Tensor:
-    """How similar the reference's other features are to each one, those around it left out: `(B, 1, h, w)`."""
+    """Ambiguity of each feature, `(B, 1, h, w)`: its `ambiguity_rank`-th highest similarity to features elsewhere."""
     flat = descriptors.flatten(2)  # (B, D, h·w)
     similarity = flat.mT @ flat
     cell = pixel_grid(descriptors.shape[2], descriptors.shape[3], device=descriptors.device).flatten(2)[0]

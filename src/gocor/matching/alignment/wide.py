@@ -1,4 +1,4 @@
-"""Flow between images of a wide baseline, by way of the aligned query."""
+"""Flow between images of a wide baseline: the query is aligned, matched, and the flow mapped back."""
 
 import logging
 from typing import Any
@@ -94,7 +94,7 @@ def match_aligned(
     settings: AlignmentSettings = DEFAULT_ALIGNMENT,
     **options: Any,
 ) -> Matched:
-    """Flow between images, by way of queries warped by homographies `(B, 3, 3)`, reference pixel → query pixel.
+    """Flow between references and queries that are first warped by homographies `(B, 3, 3)`, reference → query pixel.
 
     Arguments and results are those of `match_wide_baseline`.
     """
@@ -126,7 +126,7 @@ def _predict(
     network: MatchingNetwork, reference: Images, query: Images, confidence: bool, options: dict[str, Any]
 ) -> Tensor:
     """Flow `(B, 2, H, W)`, or flow, confidence and visibility `(B, 4, H, W)`."""
-    if len(reference) > 1 and network.graphs is not None:  # a batch size that varies would need a graph for each
+    if len(reference) > 1 and network.graphs is not None:  # each batch size would need its own graph
         single = [_predict(network, reference[[i]], query[[i]], confidence, options) for i in range(len(reference))]
         return torch.cat(single)
     found = predict(network, reference, query, confidence=confidence, **options)

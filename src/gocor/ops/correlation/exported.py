@@ -1,8 +1,8 @@
 """Local correlation in few operators, for exported graphs.
 
-The specification takes one slice per displacement, 81 for a radius of 4, and GOCor's iterations repeat them. A graph of
-that takes minutes to export and to load. Here the map is shifted along x once, and one slice is taken per row of
-displacements. It holds no custom operator, and the sizes may be symbols.
+The specification takes one slice per displacement, 81 for a radius of 4, and GOCor's iterations repeat them. Such a
+graph takes minutes to export and to load. Here the map is shifted along x once, and one slice is taken per row of
+displacements. The graph holds no custom operator, and its sizes may be symbolic.
 """
 
 import torch

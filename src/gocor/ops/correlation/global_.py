@@ -27,7 +27,7 @@ def global_correlation(reference: Tensor, query: Tensor, *, normalize: Normalize
     """
     reference, query = check_feature_pair(reference, query, same_size=False)
     scale = scale_of(normalize, reference.shape[1])
-    with _own_precision(reference):
+    with _without_autocast(reference):
         return (_product if select.exporting() else _correlate)(reference, query, scale)
 
 
@@ -45,7 +45,7 @@ def global_correlation_adjoint_reference(volume: Tensor, query: Tensor, *, norma
     check_features("query", query)
     batch, channels, height, width = query.shape
     check_volume("volume", volume, "query", query, (batch, height * width, *volume.shape[2:]))
-    with _own_precision(query):
+    with _without_autocast(query):
         return _adjoint_reference(volume, query, scale_of(normalize, channels))
 
 
@@ -67,7 +67,7 @@ def global_correlation_adjoint_query(
     check_features("reference", reference)
     batch, channels, *of_reference = reference.shape
     check_volume("volume", volume, "reference", reference, (batch, height * width, *of_reference))
-    with _own_precision(reference):
+    with _without_autocast(reference):
         return _adjoint_query(volume, reference, scale_of(normalize, channels)).unflatten(2, (height, width))
 
 
@@ -79,8 +79,8 @@ def transpose_global_volume(volume: Tensor, size: Sequence[int]) -> Tensor:
     return volume.flatten(2).mT.unflatten(2, (height, width))
 
 
-def _own_precision(features: Tensor) -> AbstractContextManager[object]:
-    """A context without autocast: products have the dtype of their operands. An exported graph needs none."""
+def _without_autocast(features: Tensor) -> AbstractContextManager[object]:
+    """A context without autocast, so that products have the dtype of their operands. Exported graphs need none."""
     return nullcontext() if select.exporting() else torch.autocast(features.device.type, enabled=False)
 
 

@@ -102,8 +102,8 @@ def correlate(
         query: `(B, C, H, W)`.
         radius: R.
         scale: factor of the products.
-        dtype: of the result; the reference's by default.
-        exact: never round products to TF32, even where torch allows it. An iterative optimisation needs this.
+        dtype: dtype of the result; the reference's by default.
+        exact: never round operands to TF32, even where torch allows it. An iterative optimisation needs this.
     """
     if select.exporting():
         return exported.correlate(reference, query, radius, scale, dtype=dtype)
@@ -125,16 +125,16 @@ def _check_local_volume(volume: Tensor, name: str, features: Tensor, radius: int
 
 
 @cache
-def _file(name: str) -> ModuleType:
+def _module(name: str) -> ModuleType:
     return import_module(f"{__package__}.{name}")
 
 
 def _run(
     name: str, first: Tensor, features: Tensor, radius: int, scale: float, dtype: torch.dtype, exact: bool
 ) -> Tensor:
-    file = select.choose_correlation(features, radius)
-    options: dict[str, Any] = {"exact": exact} if file == "triton" else {}  # only tensor cores round
-    return getattr(_file(file), name)(first, features, radius, scale, dtype=dtype, **options).contiguous()
+    form = select.choose_correlation(features, radius)
+    options: dict[str, Any] = {"exact": exact} if form == "triton" else {}  # only tensor cores round
+    return getattr(_module(form), name)(first, features, radius, scale, dtype=dtype, **options).contiguous()
 
 
 @torch.library.custom_op("gocor::local_correlation", mutates_args=())

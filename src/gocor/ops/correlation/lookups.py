@@ -1,8 +1,8 @@
 """Scores of filters around given positions of a query, at several scales, without storing all pairs.
 
-`lookup` is what a recurrent network asks of a correspondence volume: for each filter, the scores within a radius of the
-place where its match is believed to be. Scores at fractional positions are bilinear in the scores at the (2R+2)²
-integer positions around them, so every filter needs that many scalar products per scale and no more.
+A recurrent network reads a correspondence volume by `lookup`: for each filter, the scores within a radius of the
+current estimate of its match. Scores at fractional positions are interpolated bilinearly from the scores at the (2R+2)²
+integer positions around them, so every filter needs only that many scalar products per scale.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,8 @@ from ..transforms import Operator
 from .lookups_windows import ScoreWindows, bounded, interpolate
 from .reference import accumulation_dtype
 
-# Scores with a whole query level that the backward pass holds at a time: what stays in a CPU's cache, what fills a GPU.
+# Number of scores with a whole query level that the backward pass holds at a time: it fits a CPU's cache, or fills a
+# GPU.
 BUDGET = {"cpu": 2**21, "accelerator": 2**27}
 
 
@@ -67,9 +68,9 @@ def lookup(filters: Tensor, query_pyramid: Sequence[Tensor], coordinates: Tensor
 
 
 def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
-    """Features `(B, C, H, W)`, then averages over 2×2 pixels, 4×4 pixels, …; a last odd row or column is cut.
+    """Features `(B, C, H, W)`, then their averages over 2×2 pixels, 4×4 pixels, ….
 
-    A single row or column is not averaged any more.
+    An odd last row or column is dropped. A map of one row (or column) keeps it.
     """
     check_count("levels", levels, 1)
     pyramid = [query]
@@ -79,7 +80,7 @@ def pool_pyramid(query: Tensor, levels: int = 4) -> list[Tensor]:
 
 
 def _repeat_single(x: Tensor) -> Tensor:
-    """Double a single row and a single column: their average is the row itself, and a graph needs one kernel size."""
+    """Repeat a single row or column. Its average is the row itself, and an exported graph needs one kernel size."""
     for dim in (2, 3):
         side = x.shape[dim]
         if not select.certain(side >= 2):
@@ -90,13 +91,13 @@ def _repeat_single(x: Tensor) -> Tensor:
 def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor], radius: int) -> Callable[[Tensor], Tensor]:
     """`lookup` of the same filters in the same query, as a function of coordinates.
 
-    An exported graph stores the scores of all pairs once, and every lookup reads them. So does a CPU without gradients
-    for levels of the query that are small; of other levels it stores the scores around the positions.
+    An exported graph computes the scores of all pairs once, and every lookup reads them. A CPU without gradients does
+    the same for small levels of the query; for larger levels it stores the scores around the positions.
     """
     if select.exporting():
         scores = _all_pairs(filters, query_pyramid)
         return partial(_read_scores, scores, radius=radius, dtype=query_pyramid[0].dtype)
-    # Channels last is how lookups read both, so that no lookup has to arrange them again.
+    # Lookups read both channels last. Converted here, they need not be converted in every lookup.
     filters = filters.contiguous(memory_format=torch.channels_last)
     levels = [level.contiguous(memory_format=torch.channels_last) for level in query_pyramid]
     if not select.stores_scores(filters, *levels):
@@ -112,7 +113,7 @@ def repeated_lookup(filters: Tensor, query_pyramid: Sequence[Tensor], radius: in
 
 
 def _reader(filters: Tensor, query: Tensor, radius: int) -> Callable[[Tensor], Tensor]:
-    """Lookups in one query level, as a function of coordinates, which stores scores for later lookups."""
+    """Lookups in one query level, as a function of coordinates that stores scores for the calls that follow."""
     if not select.stores_all_scores(filters, query):
         return ScoreWindows(filters, query, radius)
     scores = _all_pairs(filters, [query])[0]
@@ -140,7 +141,7 @@ def _all_pairs(filters: Tensor, query_pyramid: Sequence[Tensor]) -> list[Tensor]
 
 
 def _read_scores(levels: Sequence[Tensor], coordinates: Tensor, radius: int, *, dtype: torch.dtype) -> Tensor:
-    """`_all_pairs` around given positions, see `lookup`."""
+    """The scores of all pairs, read around given positions; see `lookup`."""
     batch, height, width = levels[0].shape[:3]
     axis = torch.arange(-radius, radius + 1, dtype=torch.float32, device=coordinates.device)
     offsets = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), -1)  # (2R+1, 2R+1, 2), x varies fastest
@@ -148,7 +149,7 @@ def _read_scores(levels: Sequence[Tensor], coordinates: Tensor, radius: int, *, 
     for index, scores in enumerate(levels):
         at = _at_level(coordinates, index).permute(0, 2, 3, 1).reshape(-1, 1, 1, 2) + offsets
         size = scores.shape[4], scores.shape[3]
-        # Normalised so that pixel centres are at integers; the border needs one pixel of padding to fade to zero.
+        # Normalised for `align_corners=False`. With zero padding, scores fade to zero over one pixel beyond the border.
         grid = torch.stack([(2 * at[..., i] + 1) / size[i] - 1 for i in (0, 1)], -1).to(scores.dtype)
         maps = scores.flatten(0, 2).unsqueeze(1)
         values = F.grid_sample(maps, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -247,11 +248,11 @@ def _parts(count: int, scores_per_filter: int, device: torch.device) -> list[sli
 
 
 def _corners(coordinates: Tensor, part: slice, size: tuple[int, int], radius: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Integer positions around those of some filters, and the fractions of these.
+    """Integer positions around the positions of some filters, and the fractional parts of these positions.
 
     Args:
         coordinates: `(B, 2, H, W)` in pixels of a query level, x then y.
-        part: of the filters.
+        part: which filters, of the flattened H·W.
         size: height and width of the level.
         radius: R.
 

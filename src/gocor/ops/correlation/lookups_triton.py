@@ -1,10 +1,11 @@
-"""`lookup` in one level of the query, and its gradients, as Triton kernels whose memory and time grow with the number
-of filters alone.
+"""`lookup` in one level of the query, and its gradients, as Triton kernels.
+
+Their memory and time grow with the number of filters alone.
 
 One program takes one filter. It multiplies the filter with the query features at the (2R+2)² integer positions around
 its own, some channels at a time, and interpolates the scores. The gradient of the filter is gathered from the same
-positions; that of the query is added there atomically. Features and scores are channels last, so that what belongs to
-a position is contiguous.
+positions. The gradient of the query is added there atomically. Features and scores are channels last, so that the
+channels of a position are contiguous.
 """
 
 import torch
@@ -19,7 +20,7 @@ CHANNELS = 32  # channels that are read at a time
 
 @triton.jit
 def _window(coordinates, pixel, batch, H, W, Hq, Wq, R: tl.constexpr, SIDE: tl.constexpr):
-    """The integer positions around a filter's own: index, whether it is inside, flat position; and the fractions."""
+    """Integer positions around a filter's own: index, whether it is inside, flat position; and fractional parts."""
     at = coordinates + batch * 2 * H * W + pixel
     x, y = tl.load(at), tl.load(at + H * W)
     FAR: tl.constexpr = 2 * R + 4
@@ -48,7 +49,7 @@ def _lookup_kernel(
         w = tl.load(own + c * fc, c < C, 0.0).to(tl.float32)
         f = tl.load(at[:, None] + c[None, :], inside[:, None] & (c < C)[None, :], 0.0).to(tl.float32)
         scores += tl.sum(f * w[None, :], 1)
-    # Bilinear interpolation needs the neighbours' scores, which other threads hold.
+    # Bilinear interpolation needs the neighbours' scores. Other threads hold them, so they go through memory.
     own_scratch = scratch + (batch * H * W + pixel) * (SIDE * SIDE)
     tl.store(own_scratch + i, scores)
     tl.debug_barrier()
@@ -117,7 +118,7 @@ def lookup(filters: Tensor, query: Tensor, coordinates: Tensor, radius: int) -> 
 def lookup_backward(
     grad: Tensor, filters: Tensor, query: Tensor, coordinates: Tensor, radius: int, of_filters: bool, of_query: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of `lookup` with respect to filters and query, in float32 and channels last, if they are asked for."""
+    """Gradients of `lookup` with respect to filters and query, in float32, channels last; `None` if not asked for."""
     batch, channels, height, width = filters.shape
     filters, query, coordinates = _arranged(filters, query, coordinates)
     bar_filters = bar_query = None

@@ -1,8 +1,8 @@
 """Lookups by matrix products of tiles of filters with windows of the query: the plain form of `lookup`.
 
-Neighbouring filters look at neighbouring positions where the flow is smooth. So a tile of 4×4 filters shares one window
-of the query, and one matrix product gives their scores. A tile whose positions are too far apart reads the positions of
-each filter by itself.
+Where the flow is smooth, neighbouring filters have neighbouring positions. A tile of 4×4 filters then shares one window
+of the query, and one matrix product gives its scores. Where the positions of a tile are too far apart for one window,
+each filter has a window of its own.
 """
 
 import torch
@@ -13,14 +13,14 @@ from .reference import accumulation_dtype
 
 TILE = 4  # side of a tile of filters
 SLACK = 6  # pixels by which the positions of a tile may be farther apart than its pixels
-BUDGET = {"cpu": 2**20, "accelerator": 2**26}  # features that are held at a time: what fits a CPU's cache, a GPU
+BUDGET = {"cpu": 2**20, "accelerator": 2**26}  # features held at a time: they fit a CPU's cache, or fill a GPU
 
 
 class ScoreWindows:
-    """The scores of filters in windows of one query level, read around positions that move a little from call to call.
+    """Scores of filters around positions that move a little from call to call, in one query level.
 
-    A window is larger than its tile needs. The scores of a tile are computed anew only if its positions have left the
-    window of the call before.
+    A window is larger than its tile needs. The scores of a tile are computed again only when its positions have left
+    the window of the call before.
 
     Args:
         filters: `(B, C, H, W)`.
@@ -39,6 +39,7 @@ class ScoreWindows:
         self.weights = tiled.flatten(0, 2)  # (n, T², C)
         self.keys = query.to(wide).flatten(2).mT.reshape(-1, filters.shape[1]).contiguous()  # rows are gathered
         images = torch.arange(len(filters), device=query.device)
+        # Rows of `keys` that belong to the samples before the tile's own, (n,).
         self.rows_before = images.repeat_interleave(self.tiles[1] * self.tiles[2]) * (self.size[0] * self.size[1])
         self.scores = self.weights.new_zeros(len(self.weights), TILE * TILE, self.side**2)
         self.first = self.rows_before.new_zeros(len(self.weights), 2)  # upper left pixel of each window
@@ -68,7 +69,7 @@ class ScoreWindows:
             self.scores[part] = torch.bmm(self.weights[part], window.mT)
 
     def _read(self, out: Tensor, corner: Tensor, fraction: Tensor) -> None:
-        """Fill in the scores of all tiles from their windows; those of tiles that have none are undefined."""
+        """Write the scores of all tiles, read from their windows. Tiles without a window get undefined values."""
         offset = (corner - self.first.unsqueeze(1)).clamp(0, self.side - self.reach)
         axis = torch.arange(self.reach, device=corner.device)
         square = (axis.unsqueeze(1) * self.side + axis).flatten()
@@ -78,7 +79,7 @@ class ScoreWindows:
             out[part] = interpolate(self.scores[part].gather(2, places), fraction[part], self.radius)
 
     def _look_up_apart(self, chosen: Tensor, out: Tensor, corner: Tensor, fraction: Tensor) -> None:
-        """Fill in the scores of tiles whose positions are too far apart for one window, each filter by itself."""
+        """Write the scores of tiles whose positions are too far apart for one window: each filter has its own."""
         for part in self._chunks(chosen, TILE**2 * self.reach**2 * self.keys.shape[1]):
             before = self.rows_before[part].repeat_interleave(TILE * TILE)
             windows = _window(self.keys, corner[part].flatten(0, 1), before, self.size, self.reach)
@@ -89,13 +90,13 @@ class ScoreWindows:
         return BUDGET["cpu" if self.keys.device.type == "cpu" else "accelerator"]
 
     def _chunks(self, chosen: Tensor, values: int) -> tuple[Tensor, ...]:
-        """Indices of the chosen tiles, some at a time, where each needs so many values."""
+        """Indices of the chosen tiles, in chunks that keep to the budget if a tile needs this many values."""
         indices = chosen.nonzero().flatten()
         return indices.split(max(1, self._budget() // values)) if len(indices) else ()
 
 
 def bounded(coordinates: Tensor, size: tuple[int, int], radius: int) -> tuple[Tensor, Tensor]:
-    """Positions `(B, 2, ·)` as x and y, moved to just outside the query where they are far away or not finite."""
+    """Positions `(B, 2, …)` as x and y. Those far away or not finite are moved to just outside the query."""
     far = 2.0 * radius + 4  # scores are zero there
     x, y = (torch.where(values.isfinite(), values, -far) for values in coordinates.unbind(1))
     return x.clamp(-far, size[1] + far), y.clamp(-far, size[0] + far)
@@ -105,8 +106,8 @@ def interpolate(scores: Tensor, fraction: Tensor, radius: int) -> Tensor:
     """Scores at integer positions `(B, n, (2R+2)²)` → at the displacements `(B, n, (2R+1)²)`.
 
     Args:
-        scores: at the integer positions around each filter's.
-        fraction: of the position, `(B, n, 2)`.
+        scores: scores at the integer positions around each filter's own.
+        fraction: fractional part of the filter's position, `(B, n, 2)`.
         radius: R.
     """
     fx, fy = (values[..., None, None] for values in fraction.unbind(2))
@@ -127,7 +128,7 @@ def _slices(length: int, step: int) -> list[slice]:
 
 
 def _window(keys: Tensor, first: Tensor, rows_before: Tensor, size: tuple[int, int], side: int) -> Tensor:
-    """Features `(n, side², C)` of squares of the query from given pixels on, `(n, 2)`; zero outside the query."""
+    """Features `(n, side², C)` of squares of the query, whose upper left pixels are `first` `(n, 2)`; zero outside."""
     axis = torch.arange(side, device=keys.device)
     columns, rows = first[:, :1] + axis, first[:, 1:] + axis  # (n, side)
     inside = ((rows >= 0) & (rows < size[0])).unsqueeze(2) & ((columns >= 0) & (columns < size[1])).unsqueeze(1)

@@ -33,7 +33,7 @@ def adjoint_reference(
     for part in tiling.parts(len(windows)):
         w = windows[part].flatten(0, 2)
         if len(products) != len(w):
-            products = w.new_zeros(len(w), TILE[0] * TILE[1], w.shape[1])  # zero wherever nothing is displaced to
+            products = w.new_zeros(len(w), TILE[0] * TILE[1], w.shape[1])  # zero outside the band
         tiling.write_band(scores[part], products)
         tiles[part].copy_(torch.bmm(products, w).view(tiles[part].shape))
     return tiling.crop(out).to(dtype or query.dtype)
@@ -42,5 +42,5 @@ def adjoint_reference(
 def adjoint_query(
     volume: Tensor, reference: Tensor, radius: int, scale: float, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """See `reference.adjoint_query`: it is the other adjoint of the volume as seen from the query."""
+    """See `reference.adjoint_query`. It equals the other adjoint, of the volume as seen from the query."""
     return adjoint_reference(transpose_volume(volume, radius), reference, radius, scale, dtype=dtype)

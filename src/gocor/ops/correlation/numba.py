@@ -25,8 +25,8 @@ if config.DISABLE_JIT:
     raise ImportError("Numba is switched off by NUMBA_DISABLE_JIT")
 
 LANES = 8  # float32 numbers in a vector register
-MOST = 9  # sums at a time: they and their operands fit into 16 registers and hide each other's latency
-WORK = 2**20  # multiply-adds that justify another thread, about 60 microseconds
+MOST = 9  # vectors of sums at a time: with their operands they fit into 16 registers, and hide each other's latency
+WORK = 2**20  # multiply-adds (about 60 microseconds) that justify one more thread
 
 
 @intrinsic
@@ -95,7 +95,7 @@ def _pack(into, features, sample, y, shift):
 
 @njit
 def _roll(ring, features, sample, y, radius, anew):
-    """Pack the one row that row `y` reaches and row y−1 did not, or all if `anew`; row r goes to slot r mod 2R+1."""
+    """Pack the one row that `y` reaches and y−1 did not, or all rows if `anew`. Row r goes to slot r mod 2R+1."""
     side = len(ring)
     for row in range(y - radius if anew else y + radius, y + radius + 1):
         _pack(ring[(row + side) % side], features, sample, row, -radius)
@@ -166,7 +166,7 @@ def _adjoint_rows(out, volume, features, radius, scale, transposed, first, last)
         _store(out, sample, 0, channels, y, sums, scale)
 
 
-# A task for the threads: counters of parts that were taken and done; operator 0 correlates, 1 and 2 are the adjoints.
+# A task for the threads. `taken` and `done` count parts. Operator 0 is `correlate`, 1 and 2 are the two adjoints.
 _TASK = np.dtype(
     [(name, np.int64) for name in ("taken", "done", "parts", "operator", "out", "first", "features")]
     + [(name, np.int64) for name in ("batch", "channels", "height", "width", "radius")]
@@ -218,7 +218,7 @@ def _work(pointer):
 
 
 def _compile(function: Callable[..., None]) -> Any:
-    """Machine code of a function of a task, cached on disk if the folder is writable."""
+    """Compile a function that takes a task; the machine code is cached on disk if the folder is writable."""
     signature = types.void(types.CPointer(from_dtype(_TASK)))
     try:
         return cfunc(signature, cache=True)(function)
@@ -248,7 +248,7 @@ def _openmp() -> Any:
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """Threads of our own, by process: a fork inherits the pool but not its threads."""
+    """Our own threads, one pool per process: a fork inherits the pool but not its threads."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="gocor")
 
 
@@ -265,7 +265,7 @@ def _run(
     batch, _, height, _ = features.shape
     work = features.numel() * (2 * radius + 1) ** 2
     threads = max(1, min(torch.get_num_threads(), batch * height, work // WORK))
-    out = torch.empty(shape, dtype=torch.float32, device="cpu")  # whatever torch's defaults are
+    out = torch.empty(shape, dtype=torch.float32, device="cpu")  # not torch's default device and dtype
     operands = [out, *(maps.detach().to(torch.float32).contiguous() for maps in (first, features))]
     addresses = [operand.data_ptr() for operand in operands]
     task = np.array([(0, 0, threads, operator, *addresses, *features.shape, radius, scale)], _TASK)

@@ -1,4 +1,4 @@
-"""Feature maps cut into tiles whose search windows are views: what matrix products of local correlations work on.
+"""Feature maps cut into tiles whose search windows are views, for local correlation by matrix products.
 
 A tile of S×T reference pixels can reach a window of (S+2R)×(T+2R) query pixels. One matrix product of the tile with its
 window holds every score of the tile; the (2R+1)² displacements of a pixel are a band of it. Pixels are stored strip by
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 TILE = (2, 8)
-# Elements of temporary memory per product: what stays in a CPU's cache, and what fills an accelerator.
+# Elements of temporary memory per product: they fit a CPU's cache, or fill an accelerator.
 BUDGET = {"cpu": 2**19, "accelerator": 2**27}
 
 Part = tuple[slice, slice]
@@ -45,7 +45,7 @@ class Tiling(NamedTuple):
         return TILE[0] + 2 * self.radius, TILE[1] + 2 * self.radius
 
     def parts(self, batch: int) -> Iterator[Part]:
-        """Samples and strips of each matrix product: whole samples together while they fit, else strips of one."""
+        """Samples and strips of each matrix product: several whole samples if they fit, else some strips of one."""
         samples = max(1, self.strips_per_product // self.strips)
         for b in range(0, batch, samples):
             for i in range(0, self.strips, self.strips_per_product):
@@ -96,7 +96,7 @@ class Tiling(NamedTuple):
         tiles.unflatten(-1, (side, side)).copy_(self.band(product).unflatten(0, tiles.shape[:3]))
 
     def write_band(self, tiles: Tensor, product: Tensor) -> None:
-        """The inverse of `read_band`: elements of the products that are no displacements are left alone."""
+        """The inverse of `read_band`. It leaves the elements of the products that are no displacements as they are."""
         side = 2 * self.radius + 1
         self.band(product).unflatten(0, tiles.shape[:3]).copy_(tiles.unflatten(-1, (side, side)))
 

@@ -1,6 +1,6 @@
 """Local correlation and its adjoints as Triton kernels.
 
-One program takes a tile of TY×TX filters. The query pixels that these can reach lie in TY+2R rows of TX+2R pixels; the
+One program takes a tile of TY×TX filters. The query pixels that these can reach lie in TY+2R rows of TX+2R pixels. The
 products of the tile with such a row run on tensor cores, and the displacements are a band of the result. Features may
 be channels first or channels last, and operands may differ in dtype. Products are accumulated in float32.
 """
@@ -168,7 +168,7 @@ def adjoint(
 def _launch_correlate(
     reference: Tensor, query: Tensor, volume: Tensor, layout: tuple[int, int], radius: int, scale: float, exact: bool
 ) -> None:
-    """Fill a volume whose channels and pixels lie `layout` elements apart."""
+    """Write into a volume whose channels and pixels have the strides `layout`."""
     reference, query = dense(reference), dense(query)
     batch, channels, height, width = reference.shape
     tiles_y, tiles_x = triton.cdiv(height, TY), triton.cdiv(width, TX)

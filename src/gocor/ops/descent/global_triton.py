@@ -6,8 +6,9 @@ iteration is five launches, or three without query objective:
 
     T′ = G·U → R ∗ T′ → Rᵀ over the reference → Rᵀ over the query, and sums → step, S, P and the next U.
 
-Every program writes a partial sum, and every program that needs the total adds the parts up: without atomics, results
-are the same in every run. The coefficients of the reference objective are read from a table by squared distance.
+Every program writes a partial sum, and every program that needs the total adds up the partial sums. There are no
+atomics, so results are the same in every run. The coefficients of the reference objective are read from a table by
+squared distance.
 """
 
 import torch
@@ -21,11 +22,11 @@ from .operators import GlobalOptions, GlobalParameters
 from .smoothing_triton import ADJOINT_BLOCK, BLOCK, LOOPS, QUERIES, _adjoint_over_reference_kernel, _smooth_kernel
 
 COLUMNS, ROWS = 128, 8  # locations and rows of S that a program takes
-PARTS = 1024  # largest number of partial sums of a sample
-PARTS_OF_LOCATION = 16  # the same, of a location
+PARTS = 1024  # largest number of partial sums per sample
+PARTS_OF_LOCATION = 16  # largest number of partial sums per location
 CHANNELS = 128  # channels that a program takes at a time for initial filters
 COLLINEAR = tl.constexpr(rounding.determinant_floor(torch.float32))
-PROGRAMS = 256  # R's programs take fewer query positions each until there are this many programs
+PROGRAMS = 256  # programs of R's kernels that are wanted: each takes fewer query positions until there are as many
 
 
 @triton.jit
@@ -64,7 +65,7 @@ def _start_kernel(
         keep = (c < D)[:, None] & (p < Nr)[None, :]
         f = tl.load(features + (batch * D + c)[:, None] * (Nq + Nr) + Nq + p[None, :], keep, 0.0)
         ff += tl.sum(f * f, 0)
-        if CONTEXT:  # one kind of sum for all three, so that they are equal where f is the mean
+        if CONTEXT:  # all three are summed in one way, so that they are equal where f is the mean
             m = tl.load(mean + batch * D + c, c < D, 0.0)[:, None] + tl.zeros_like(f)
             fm += tl.sum(f * m, 0)
             mm += tl.sum(m * m, 0)
@@ -111,7 +112,7 @@ def _query_row(
     scores, pull, change, between, first, smoothed, decay, batch, q, r, Nq, Nr, Hq, Wq,
     START: tl.constexpr, INTER: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Rᵀ over the query for one row, which ends RᵀR, and the row's part of the three sums."""
+    """Rᵀ over the query for one row, the last part of RᵀR, and the row's share of the three sums."""
     i = tl.arange(0, INTER)
     acc = tl.zeros((BLOCK, INTER), tl.float32)
     for tap in tl.static_range(9):
@@ -135,7 +136,7 @@ def _query_row(
 def _reference_rows(
     scores, pull, change, table, decay, k, r, Nr, Wr, START: tl.constexpr, ETA: tl.constexpr, LAST: tl.constexpr
 ):  # fmt: skip
-    """A few rows' part of the three sums; pointers are those of the reference's first row."""
+    """A few rows' share of the three sums. Pointers are those of the reference's first row."""
     at, keep = k[:, None] * Nr + r[None, :], (k < Nr)[:, None] & (r < Nr)[None, :]
     s = tl.load(scores + at, keep, 0.0)
     absolute, linear, target = _coefficients(table, k, r, Wr, LAST)
@@ -155,10 +156,9 @@ def _sums_kernel(
     START: tl.constexpr, QUERY: tl.constexpr, INTER: tl.constexpr, ETA: tl.constexpr, LAST: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The end of RᵀR ∗ T′, and parts of ⟨U, S⟩, ⟨U, T⟩ and ‖q·T_r‖² + ⟨T_q, RᵀR ∗ T_q⟩; at the start, U itself.
+    """The end of RᵀR ∗ T′, and partial sums of ⟨U, S⟩, ⟨U, T⟩ and ‖q·T_r‖² + ⟨T_q, RᵀR ∗ T_q⟩; at the start, U itself.
 
-    A unit is one row of the query or a few of the reference. Parts are of a sample, or without query term of each
-    location.
+    A unit is one row of the query or a few of the reference. Sums are by sample; without query term, by location.
     """
     group, groups, batch = tl.program_id(1), tl.num_programs(1), tl.program_id(2).to(tl.int64)
     r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -220,7 +220,7 @@ def _update_kernel(
     FINAL: tl.constexpr, QUERY: tl.constexpr, ETA: tl.constexpr, LAST: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The step and everything that it changes; after the last step, only the query scores."""
+    """The step, then the new S, P, U and ‖w‖²; after the last step, only the query scores."""
     batch = tl.program_id(2).to(tl.int64)
     r, k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     decay, factor = tl.load(regularization + batch * by_sample), tl.load(step_factor)

@@ -38,7 +38,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
     gram = torch.bmm(features.mT, keys)  # (B, Nr+Nq, Nr+Nq), or only the reference's columns
     energy = squared_norm(filters, dims)
     smoothed = _smooth(p, scores[:, count:])
-    settled = scores  # the same, with the s of the last step held constant
+    settled = scores  # the same values, but the s of the last step is held constant for autograd
     for _ in range(iters):
         residual, slope = residual_and_slope(scores[:, :count], p.coefficients, p.eta)
         weights = slope * residual
@@ -58,7 +58,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
             terms = torch.einsum("bkhw,bk->bhw", weights.square(), gram.diagonal(dim1=1, dim2=2)).unsqueeze(1)
             known = numerator > rounding.gradient_floor(terms.dtype) * terms
             length = torch.where(known, length, 0)
-            scores = torch.where(known, scores, settled)  # else the last step reached the optimum, whatever s
+            scores = torch.where(known, scores, settled)  # otherwise the last step reached the optimum, whatever s
             settled = scores - p.step_factor.detach() * length * change
         step = p.step_factor * length
         scores = scores - step * change

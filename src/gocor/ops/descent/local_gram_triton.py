@@ -25,10 +25,10 @@ from . import rounding
 from .operators import LocalOptions, LocalParameters
 
 PROGRAMS = 3  # programs of the backward kernel per multiprocessor; each takes many locations
-MANY_PROGRAMS = 8  # the same, where features are read again and less is held on chip
+MANY_PROGRAMS = 8  # the same for the kernel that reads features again and holds less on chip
 RESIDENT = 128  # largest (padded) number of displacements whose products with each other fit on chip
 FEW_CHANNELS = 64  # up to this many channels, features are held in place of their products
-ROWS = 16  # channels that are read at a time where neither is held
+ROWS = 16  # channels that are read at a time where neither features nor products are held
 GATHERED = 256  # pixels that a program of the gathering kernel takes
 BY_PRODUCTS = tl.constexpr(rounding.gradient_floor(torch.float32))
 BY_FEATURES = tl.constexpr(rounding.gradient_floor(torch.float32, by_products=False))
@@ -113,7 +113,7 @@ def _load(
     source, location, batch, y, x, H, W, fb, fc, fp, d,
     R: tl.constexpr, C: tl.constexpr, KEYS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """What is held on chip, and the products of the location's own feature with its neighbours and with itself."""
+    """G or F, if it is held on chip; products of the location's own feature with its neighbours; and with itself."""
     K: tl.constexpr = (2 * R + 1) * (2 * R + 1)
     WIDE: tl.constexpr = 4 * R + 1
     if C > 0:
@@ -382,10 +382,10 @@ def _by_sample(parameters: LocalParameters) -> int:
 
 
 def _source(features: Tensor, radius: int) -> tuple[Tensor, dict[str, int]]:
-    """What the kernels read, features or their autocorrelation, and its sizes, padded to powers of two.
+    """What the kernels read (features or their autocorrelation) and its sizes, padded to powers of two.
 
-    Features are held where there are fewer channels than displacements: G is singular then, uᵀGu would lose digits, and
-    the features are fewer numbers. Where the products are too many to be held, features are read for each product.
+    Features are held on chip where there are fewer channels than displacements. G is singular then, uᵀGu would lose
+    digits, and the features are fewer numbers. Where there are too many products to hold, features are read for each.
     """
     channels, keys = features.shape[1], max(16, triton.next_power_of_2((2 * radius + 1) ** 2))
     if channels <= FEW_CHANNELS or keys > RESIDENT:

@@ -109,7 +109,7 @@ def _window(features, y, x, H, W, fc, fp, part, C: tl.constexpr, BLOCK_C: tl.con
 
 @triton.jit
 def _read(table, entry, pixel):
-    """A coefficient by location and pixel. Each thread reads what it needs itself, which `tl.load` would not do."""
+    """A coefficient by location and pixel. Each thread reads its own values; `tl.load` would exchange them."""
     at = table + entry[:, None] + pixel[None, :]
     if INTERPRETED:
         return tl.load(at)
@@ -170,9 +170,9 @@ def _volume_kernel(
     w *= (tl.load(beta) / (tl.sum(w * w, 1) + stabilizer))[:, None]
     scores_u, scores_l = _scores(w, f1, f2, f3, PARTS), _scores(w, h1, h2, h3, PARTS)
     for i in range(ITERS):
-        here = (
-            tables + i * zero
-        )  # `zero` is unknown to the compiler, so coefficients are read again instead of occupying registers
+        # The compiler does not know that `zero` is 0, so it reads coefficients again and does not keep them in
+        # registers.
+        here = tables + i * zero
         slope_u, pull_u = _slope_and_pull(scores_u, here, entry, upper, ETA)
         slope_l, pull_l = _slope_and_pull(scores_l, here, entry, lower, ETA)
         g = _product(pull_u, f1, f2, f3, PARTS) + (_product(pull_l, h1, h2, h3, PARTS) + decay * w)
@@ -210,7 +210,7 @@ def volume(
         beta: see `operators.LocalParameters`, as the next two.
         regularization: λ².
         step_factor: s.
-        options: with a radius of at most 4.
+        options: see `operators.LocalOptions`; the radius is at most 4.
     """
     reference, query = dense(reference), dense(query)
     batch, channels, height, width = reference.shape

@@ -1,6 +1,6 @@
-"""Every custom operator of GOCor's iterations, with its shapes and its autograd rule. All of them run Triton kernels.
+"""Every custom operator of GOCor's iterations, with its shapes and its autograd rule.
 
-Triton is imported when the first of them runs.
+All of them run Triton kernels. Triton is imported when the first of them runs.
 """
 
 from functools import cache
@@ -47,7 +47,7 @@ class GlobalParameters(NamedTuple):
     Attributes:
         beta: β of the initial filters, `(1,)` or `(D,)`.
         gamma: γ of the same size, or `None` for an initialiser without context.
-        table: the three `reference.Coefficients` by squared distance `(3, L)`; the last entry serves all beyond.
+        table: the three `reference.Coefficients` by squared distance, `(3, L)`; larger distances use the last entry.
         regularization: λ², `(1,)` or one value per sample `(B,)`.
         step_factor: s, a scalar.
         taps: R multiplied out, by query and reference tap `(9, 9, Q)`; `None` without query objective.
@@ -216,7 +216,7 @@ def _(reference: Tensor, query: Tensor, *rest: Any) -> Tensor:
     return reference.new_empty(batch, query.shape[2] * query.shape[3], height, width)
 
 
-# RᵀR of the query objective. R's many channels exist only inside, in the backward pass too.
+# RᵀR of the query objective. R's many channels exist only inside these operators.
 
 
 @torch.library.custom_op("gocor::smooth_twice", mutates_args=())

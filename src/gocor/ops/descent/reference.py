@@ -36,7 +36,7 @@ class Problem:
     Attributes:
         reference: features `(B, D, H, W)`.
         query: features `(B, D, H′, W′)`.
-        coefficients: of the reference objective, broadcastable to the scores `(B, K, H, W)`.
+        coefficients: coefficients of the reference objective, broadcastable to the scores `(B, K, H, W)`.
         eta: η of the robust function.
         regularization: λ², `(1, 1, 1, 1)` or one value per sample, `(B, 1, 1, 1)`.
         step_factor: s, a scalar tensor.

@@ -12,7 +12,7 @@ def gradient_floor(dtype: torch.dtype, *, by_products: bool = True) -> float:
     """Share of Σ u²‖f‖² below which ‖F·u‖² is rounding error.
 
     Args:
-        dtype: of the computation.
+        dtype: dtype of the computation.
         by_products: whether ‖F·u‖² is computed as uᵀ(FᵀF)u, from scalar products of features, or from F·u itself.
     """
     eps = torch.finfo(dtype).eps

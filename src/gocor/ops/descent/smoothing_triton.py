@@ -22,7 +22,7 @@ PROGRAMS_PER_PROCESSOR = 2  # programs of the taps' gradient; each takes many qu
 
 @triton.jit
 def _reference_taps(r, t, Hr, Wr):
-    """Where in a plane the reference positions are, moved by taps, `(r, t)`, and whether they are inside."""
+    """Positions in a reference plane of pixels r moved by taps t, `(r, t)`, and whether they are inside."""
     y, x = (r // Wr)[:, None] + (t // 3 % 3 - 1)[None, :], (r % Wr)[:, None] + (t % 3 - 1)[None, :]
     inside = (r < Hr * Wr)[:, None] & (t < 81)[None, :] & (y >= 0) & (y < Hr) & (x >= 0) & (x < Wr)
     return y * Wr + x, inside
@@ -30,7 +30,7 @@ def _reference_taps(r, t, Hr, Wr):
 
 @triton.jit
 def _query_taps(q, t, Hq, Wq):
-    """The same for one query position, `(t,)`."""
+    """The same for one query position q, `(t,)`."""
     y, x = q // Wq + t // 27 - 1, q % Wq + t // 9 % 3 - 1
     return y * Wq + x, (y >= 0) & (y < Hq) & (x >= 0) & (x < Wq)
 
@@ -133,17 +133,9 @@ def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
     inter, blocks = first.shape[1], triton.cdiv(hr * wr, ADJOINT_BLOCK)
     between = smoothed.new_empty(batch, hq, wq, hr, wr, inter)
     _adjoint_over_reference_kernel[(batch * hq * wq, blocks)](
-        smoothed,
-        second,
-        between,
-        hr,
-        wr,
-        OUT=channels,
-        INTER=inter,
-        BLOCK=ADJOINT_BLOCK,
-        PRECISION=precision(smoothed),
-        num_warps=4,
-    )
+        smoothed, second, between, hr, wr, OUT=channels, INTER=inter, BLOCK=ADJOINT_BLOCK,
+        PRECISION=precision(smoothed), num_warps=4,
+    )  # fmt: skip
     out = smoothed.new_empty(batch, hq, wq, hr, wr)
     _adjoint_over_query_kernel[(blocks, hq * wq, batch)](
         between, first, out, hq, wq, hr * wr, INTER=inter, BLOCK=ADJOINT_BLOCK, num_warps=4
@@ -152,7 +144,7 @@ def smooth_adjoint(smoothed: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def taps_gradient(volume: Tensor, smoothed: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of ⟨smoothed, R ∗ volume⟩ by the two factors of the taps."""
+    """Gradients of ⟨smoothed, R ∗ volume⟩ with respect to the two factors of the taps."""
     volume, channels = _dense(volume), smoothed.shape[5]
     batch, hq, wq, hr, wr = volume.shape
     blocks = triton.cdiv(hr * wr, BLOCK)

@@ -1,6 +1,6 @@
 """Global GOCor on a CPU without gradients: all iterations of a few rows of filters while their scores are in the cache.
 
-Without a query objective every filter is optimised by itself, so that rows of filters can be taken one after the other.
+Without a query objective every filter is optimised by itself, so that strips of rows can be taken one after the other.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .reference import Problem, steepest_descent
 
-SCORES = 2**19  # of the filters of a strip with the reference: 2 MiB in float32
+SCORES = 2**19  # number of scores of a strip's filters with the reference: 2 MiB in float32
 
 
 def descend_in_strips(problem: Callable[[slice], Problem], filters: Tensor, iters: int) -> Tensor:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...matching.result import MatchResult
-from ...utils.errors import InputError
 from ..job import Job, Note, Saved
 from ..pairs import Pair
 
@@ -12,17 +11,17 @@ HDF5_SUFFIXES = (".h5", ".hdf5")
 
 
 class Store(Protocol):
-    """A place for the results of many pairs. A result is there completely or not at all, whatever is killed when.
+    """Stores the results of many pairs. A result is stored completely or not at all, even if a process is killed.
 
-    A result is written in two parts. `prepare` runs beside the network, in several threads and processes at once, and
-    may do all of the work. `commit` runs in the one process that gave the order.
+    A result is written in two parts. `prepare` runs in parallel to the network, in several threads and processes, and
+    may do all of the work. `commit` runs in the main process.
     """
 
     def check(self, job: Job) -> None:
         """Check, before any work is done, that the results of a job can be written."""
 
     def place(self, pair: Pair) -> str:
-        """Where the result of a pair is, for people."""
+        """Where the result of a pair is, as text to show."""
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
         """Whether there is a complete result with this note."""
@@ -50,8 +49,3 @@ def open_store(output: str) -> Store:
     from .folder import FolderStore
 
     return FolderStore(output)
-
-
-def extra_is_missing(package: str, extra: str, what: str) -> InputError:
-    """The error about an optional package that is not installed."""
-    return InputError(f"{what} needs {package}, which is not installed: pip install 'gocor[{extra}]'")

@@ -5,7 +5,7 @@ from pathlib import Path
 from ...matching.files import check_formats, read_done, save_result
 from ...matching.result import MatchResult
 from ...utils.files import PathLike, check_folder, remove_leftovers
-from ..job import Job, Note, Saved
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
 
 
@@ -13,7 +13,7 @@ class FolderStore:
     """A store in a folder: the result of the only pair in the folder itself, those of several in one folder each.
 
     Args:
-        root: the folder; it is created if need be. A relative path belongs to the present working directory.
+        root: the folder; it is created if it does not exist. A relative path refers to the current working directory.
     """
 
     def __init__(self, root: PathLike) -> None:
@@ -27,17 +27,13 @@ class FolderStore:
         return str(self._root / pair.name)
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
-        """Whether there is a complete result with this note, which is freed of what a killed process left beside it."""
+        """Whether there is a complete result with this note. Files that a killed process left beside it are removed."""
         folder = self._base / pair.name
         check_folder(folder)
         remove_leftovers(folder)
         done = read_done(folder)
-        files = done.get("files")
-        return (
-            isinstance(files, list)
-            and all(done.get(key) == value for key, value in note.items())
-            and all((folder / str(name)).is_file() for name in files)
-        )
+        files = done.get("files") if is_up_to_date(done, note) else None
+        return isinstance(files, list) and all((folder / str(name)).is_file() for name in files)
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         files = write_result(result, self._base / pair.name, job, note)

@@ -1,7 +1,7 @@
 """Results in one HDF5 file, with a group per pair.
 
-The process that gave the order writes the file; workers send it arrays. A result becomes visible at once when it is
-committed (`journal.py`), so that the file is whole and readable whatever is killed when.
+The main process writes the file; workers send it arrays. A commit makes a result visible in one step (`journal.py`), so
+that the file stays complete and readable even if a process is killed.
 """
 
 import io
@@ -19,18 +19,18 @@ from ..._version import __version__
 from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
+from ...utils.extras import import_extra
 from ...utils.files import PathLike, check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
-from ..job import Job, Note, Saved
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
-from .base import extra_is_missing
 from .journal import JournaledFile, recover
 
 DONE = "done"  # the attribute of a group with the entries of done.json
 ONLY = "pair"  # the group of the only pair, which has no name
-VERSION = ("v108", "v108")  # of the format: many groups in one are quick, and there is no mark of an open file
+VERSION = ("v108", "v108")  # version of the format: fast with many groups, and without a mark of an open file
 FORMATS = ((), ("flo",))
-END_OF_FILE = slice(28, 36)  # of the superblock, version 2
+END_OF_FILE = slice(28, 36)  # bytes of the superblock, version 2, that hold the end of the file
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Hdf5Store:
         return Hdf5Store, (self._shown,)
 
     def check(self, job: Job) -> None:  # noqa: D102
-        _h5py(self._shown)
+        self._h5py()
         if tuple(job.formats) not in FORMATS:
             got = ",".join(job.formats)
             raise InputError(f"an HDF5 file holds the flow as an array: formats must be flo or none, got {got}")
         if job.pictures:
             raise InputError(f"{self._shown} holds no pictures: give a folder as the output, or leave out --pictures")
         check_folder(self._path.parent)
-        if self._path.is_symlink():  # perhaps to a file in a folder that does not exist
+        if self._path.is_symlink():  # its target's folder may not exist
             check_target(self._path)
 
     def place(self, pair: Pair) -> str:  # noqa: D102
@@ -77,7 +77,7 @@ class Hdf5Store:
             return False
         group = self._opened().get(pair.name or ONLY)
         done = {} if group is None else parse_done(group.attrs.get(DONE, "{}"))
-        return bool(done) and all(done.get(key) == value for key, value in note.items())
+        return is_up_to_date(done, note)
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Entry:  # noqa: D102
         matches = result.matches(job.max_points, job.min_confidence)
@@ -108,6 +108,9 @@ class Hdf5Store:
             self._file = self._journal = None
             self._held.close()
 
+    def _h5py(self) -> Any:
+        return import_extra("h5py", "hdf5", f"the file {self._shown}")
+
     def _opened(self) -> Any:
         with self._opening:
             if self._file is None:
@@ -119,8 +122,8 @@ class Hdf5Store:
             return self._file
 
     def _open(self) -> Any:
-        """Open the file, which is locked, after the changes of an interrupted command were completed or taken back."""
-        h5py = _h5py(self._shown)
+        """Open the locked file, after the changes of an interrupted command were completed or undone."""
+        h5py = self._h5py()
         remove_leftovers(self._path.parent)
         if not self._path.exists():
             content = io.BytesIO()  # h5py's own errors about a full disk are no OSError
@@ -142,11 +145,3 @@ def _committed_size(path: Path) -> int | None:
     if block[:8] != b"\x89HDF\r\n\x1a\n" or block[8] != 2:
         return None
     return int.from_bytes(block[END_OF_FILE], "little")
-
-
-def _h5py(shown: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise extra_is_missing("h5py", "hdf5", f"the file {shown}") from None
-    return h5py

@@ -8,9 +8,9 @@ from typing import Any
 from ...matching.files import DONE, check_formats, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
-from ..job import Job, Note, Saved
+from ...utils.extras import import_extra
+from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
-from .base import extra_is_missing
 from .folder import saved, write_result
 
 
@@ -38,12 +38,11 @@ class RemoteStore:
         return f"{self._base}/{pair.name}".rstrip("/")
 
     def is_finished(self, pair: Pair, note: Note) -> bool:
-        """`done.json` is uploaded last and removed first, so that the files that it lists are not asked for."""
+        """See `Store`. `done.json` is uploaded last and removed first, so the files that it lists are not checked."""
         try:
-            done = parse_done(self._files.cat_file(f"{self._path(pair)}/{DONE}"))
+            return is_up_to_date(parse_done(self._files.cat_file(f"{self._path(pair)}/{DONE}")), note)
         except FileNotFoundError:
             return False
-        return bool(done) and all(done.get(key) == value for key, value in note.items())
 
     def prepare(self, pair: Pair, result: MatchResult, job: Job, note: Note) -> Saved:  # noqa: D102
         target = self._path(pair)
@@ -65,12 +64,9 @@ class RemoteStore:
 
 def _connect(root: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
+    fsspec = import_extra("fsspec", "ray", f"a store such as {root}")
     try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise extra_is_missing("fsspec", "ray", f"a store such as {root}") from None
-    try:
-        files, path = url_to_fs(root)
+        files, path = fsspec.core.url_to_fs(root)
     except (ValueError, ImportError) as error:  # an unknown protocol, or one whose package is not installed
         raise InputError(f"cannot write to {root}: {error}") from None
     return files, path
