@@ -112,6 +112,12 @@ def test_only_regular_files_are_read(tmp_path):
         read_bytes("a\0b")
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has such files")
+def test_an_error_while_reading_names_the_file():
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        read_bytes("/proc/self/mem")
+
+
 def test_a_file_beyond_the_limit_is_not_read(tmp_path, monkeypatch):
     path = saved(tmp_path, "a.bin", bytes(1025))
     monkeypatch.setenv("GOCOR_MAX_BYTES", "1K")

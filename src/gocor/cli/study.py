@@ -36,7 +36,7 @@ Runs = Annotated[
     Option(help="Folder of the training runs, OUTPUT/runs by default. Studies that share it train common runs once."),
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop after this time; the same command continues the study.")
+    float | None, Option(min=0, metavar="MINUTES", help="Stop after this time; the same command continues the study.")
 ]
 Seeds = Annotated[int, Option(min=1, help="Number of training runs of each variant.")]
 Quick = Annotated[bool, Option("--quick", help="Small networks and few steps, for minutes on a CPU.")]

@@ -54,7 +54,8 @@ TimeLimit = Annotated[
     float | None, Option(metavar="MINUTES", help="End the run after this much training in total, over all resumes.")
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop this process after this time; --resume continues the run.")
+    float | None,
+    Option(min=0, metavar="MINUTES", help="Stop this process after this time; --resume continues the run."),
 ]
 Assignments = Annotated[
     list[str] | None,

@@ -133,10 +133,17 @@ def open_file(path: PathLike, *, limited: bool = True) -> BinaryIO:
 def read_bytes(path: PathLike) -> bytes:
     """Read a regular file, which must not be empty, nor larger than the limit of `limits`."""
     limit = max_bytes()
-    with open_file(path) as file:
-        data = file.read(os.fstat(file.fileno()).st_size)
-        while len(data) <= limit and (more := file.read(PIECE)):  # A file may grow, and those of /proc have no size.
-            data += more
+    try:
+        with open_file(path) as file:
+            data = file.read(os.fstat(file.fileno()).st_size)
+            while len(data) <= limit and (
+                more := file.read(PIECE)
+            ):  # A file may grow, and those of /proc have no size.
+                data += more
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # of a file that was opened, but cannot be read
+            error.filename = str(path)
+        raise
     check_bytes(len(data), str(path))
     if not data:
         raise InputError(f"{path} is empty: copy or download it again")

@@ -71,6 +71,6 @@ def _connect(root: str) -> tuple[Any, str]:
         raise extra_is_missing("fsspec", "ray", f"a store such as {root}") from None
     try:
         files, path = url_to_fs(root)
-    except (ValueError, ImportError) as error:  # an unknown protocol, or one whose package is not installed
+    except (ValueError, ImportError, OSError) as error:  # an unknown protocol, a package or a server that is missing
         raise InputError(f"cannot write to {root}: {error}") from None
     return files, path
