@@ -1,5 +1,6 @@
 """Whole files: reading, atomic writing, and errors that name the path."""
 
+import errno
 import os
 
 import pytest
@@ -59,6 +60,17 @@ def test_atomic_writing_says_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="is not writable"):
         write_bytes_atomically(tmp_path / "a", b"")
+
+
+def test_an_error_that_cannot_be_changed_names_the_file(tmp_path):
+    """PyAV's errors of a full disk are like this."""
+
+    class FixedError(OSError):
+        filename = property(lambda self: None)
+
+    with pytest.raises(OSError, match=r"No space left on device: .*out\.mp4"), atomic_path(tmp_path / "out.mp4"):
+        raise FixedError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())
 
 
 def test_several_files_at_once(tmp_path):

@@ -46,7 +46,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     except OSError as error:
         # The error of a full disk names no file, the hidden one or its folder.
         if error.errno is not None and (hidden is None or error.filename in (None, str(hidden))):
-            error.filename = str(path)
+            _name(error, path)
         raise
 
 
@@ -142,7 +142,7 @@ def read_bytes(path: PathLike) -> bytes:
                 data += more
     except OSError as error:
         if error.errno is not None and error.filename is None:  # of a file that was opened, but cannot be read
-            error.filename = str(path)
+            _name(error, path)
         raise
     check_bytes(len(data), str(path))
     if not data:
@@ -181,6 +181,14 @@ def check_target(path: PathLike) -> None:
     target = Path(path).resolve()  # a link to a file that does not exist yet is followed
     _check_target(path, target)
     remove_leftovers(target.parent)
+
+
+def _name(error: OSError, path: PathLike) -> None:
+    """Let an error name the path that the caller has given. PyAV's errors do not let themselves be changed."""
+    try:
+        error.filename = str(path)
+    except AttributeError:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _check_state(path: PathLike, state: os.stat_result, limited: bool) -> None:
