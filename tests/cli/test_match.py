@@ -222,6 +222,25 @@ def test_a_dangling_link_is_refused_before_any_work(run, tmp_path, folders):
     assert err.count("\n") == 1
 
 
+def test_a_pipe_is_no_hdf5_file(run, tmp_path, folders):
+    pytest.importorskip("h5py")
+    os.mkfifo(tmp_path / "out.h5")  # opening it would wait for its writer
+    code, out, err = run("match", *folders, "-o", tmp_path / "out.h5", "--model", MODEL, "--weights", "none")
+    assert (code, out) == (1, "")
+    assert err == f"gocor: {tmp_path / 'out.h5'} is a pipe, a socket or a device: give the path of a file\n"
+
+
+def test_a_store_that_cannot_be_reached(run, folders, monkeypatch):
+    core = pytest.importorskip("fsspec.core")
+
+    def unreachable(root):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(core, "url_to_fs", unreachable)
+    code, _, err = run("match", *folders, "-o", "ftp://gone/results", "--model", MODEL, "--weights", "none")
+    assert (code, err) == (1, "gocor: cannot write to ftp://gone/results: Name or service not known\n")
+
+
 def test_a_store_of_an_unknown_kind(run, folders):
     pytest.importorskip("fsspec")
     code, _, err = run("match", *folders, "-o", "nowhere://bucket/results", "--model", MODEL, "--weights", "none")
@@ -358,7 +377,7 @@ def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders,
     code, _, err = match(*folders)
     assert code == 1
     assert sizes == [2, 1, 1, 1]
-    assert "gocor: b: not enough memory: try a smaller --max-size or --batch\n" in err
+    assert "gocor: b: not enough memory: try smaller images (--max-size, --size) or a smaller --batch\n" in err
     assert names(tmp_path / "out") == {"a", "c"}
 
 

@@ -74,6 +74,13 @@ def test_wrong_options_are_one_line(video, tmp_path, arguments, message):
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
 
 
+def test_tracks_that_cannot_be_written_are_found_before_the_work(video, tmp_path):
+    write_clip(tmp_path / "a.mp4", steady_shift(2))
+    code, _, err = video(tmp_path / "a.mp4", "--tracks", 5, "--tracks-csv", tmp_path)
+    assert (code, err) == (1, f"gocor: cannot write {tmp_path}: it is a folder or a device, give the path of a file\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
+
+
 def test_broken_and_short_clips_are_one_line(video, tmp_path):
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     write_clip(tmp_path / "short.mp4", steady_shift(1))

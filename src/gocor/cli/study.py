@@ -47,7 +47,8 @@ Runs = Annotated[
     ),
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop after this time. Run the same command again to continue.")
+    float | None,
+    Option(min=0, metavar="MINUTES", help="Stop after this time. Run the same command again to continue."),
 ]
 Seeds = Annotated[int, Option(min=1, help="Number of training runs of each variant.")]
 Quick = Annotated[

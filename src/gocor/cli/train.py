@@ -83,7 +83,8 @@ TimeLimit = Annotated[
     ),
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop this process after this time. --resume continues the run.")
+    float | None,
+    Option(min=0, metavar="MINUTES", help="Stop this process after this time. --resume continues the run."),
 ]
 Assignments = Annotated[
     list[str] | None,

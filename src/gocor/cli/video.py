@@ -132,12 +132,14 @@ def _make(
 ) -> None:
     """Process the clip, and print what was made."""
     from ..models.weights import SHIPPED, UntrainedWarning, load_model
-    from ..utils.files import check_folder, file_stamp
+    from ..utils.files import check_folder, check_target, file_stamp
     from ..video import make_video, open_source
 
     for folder in (options.tracks_csv and options.tracks_csv.parent, options.flows):
         if folder is not None:
             check_folder(folder)
+    if options.tracks_csv is not None and options.tracks_csv.exists():
+        check_target(options.tracks_csv)
     clip = open_source(source, rate)
     with warnings_as_lines(UntrainedWarning):
         network = load_model(model, None if weights == "none" else weights, device=device, fast=fast)

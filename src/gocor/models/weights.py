@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..utils.errors import InputError
-from ..utils.files import check_file, write_bytes_atomically
+from ..utils.files import open_file, write_bytes_atomically
 from ..utils.options import flatten
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
@@ -25,6 +25,7 @@ from .zoo import FEATURES, WeightsRow, describe, shipped, shipped_file
 from .zoo import SHIPPED as SHIPPED  # other modules import it from here
 
 FORMAT = "gocor-1"
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class UntrainedWarning(UserWarning):
@@ -88,6 +89,8 @@ def choose_device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, ImportError) as error:
         raise InputError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+    if chosen.type == "meta":
+        raise InputError(f"device {device!r} cannot be used here: its tensors hold no values")
     return chosen
 
 
@@ -107,6 +110,9 @@ def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None
 def _fill(
     network: MatchingNetwork, path: str | os.PathLike[str], state: dict[str, Tensor], metadata: dict[str, str]
 ) -> None:
+    broken = next((key for key, value in state.items() if value.dtype in FLOATS and not value.isfinite().all()), None)
+    if broken is not None:
+        raise InputError(f"{path} holds values that are not finite, in {broken}: use an earlier checkpoint")
     try:
         if metadata.get("format") == FORMAT:
             _load_own(network, state, metadata)
@@ -250,7 +256,7 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors or torch file. Pickled code in it is never run."""
     if not path.exists():
         raise FileNotFoundError(f"no such checkpoint: {path}")
-    check_file(path)
+    open_file(path).close()  # safetensors says of a file that may not be read that it does not exist
     try:
         with safe_open(path, "pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118

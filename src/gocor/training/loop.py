@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ..utils.errors import InputError
+from ..utils.files import check_folder
 from ..utils.locks import locked_folder
 from ..utils.precision import fast_math
 from . import checkpoint
@@ -59,6 +60,8 @@ def _train(
 ) -> Outcome:
     """`train` with the processes and the signals that it has set up."""
     folder = Path(config.output)
+    if group.main:
+        check_folder(folder)
     with locked_folder(folder) if group.main else nullcontext(True) as locked:
         with signals.interruptible(enabled=group.world_size == 1):
             has_checkpoint = (folder / checkpoint.FILE).exists()
