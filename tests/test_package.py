@@ -1,6 +1,7 @@
 """Promises of the package as a whole."""
 
 import doctest
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 import gocor
 from gocor.modules import global_gocor, local_gocor
@@ -86,3 +88,35 @@ def test_every_dependency_has_a_lower_and_an_upper_bound():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert requirement.startswith("gocor[") or (">=" in requirement and ",<" in requirement), requirement
+
+
+def test_the_readme_on_pypi_has_no_relative_link():
+    """The build replaces them, because PyPI has no other files of the repository."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    local = [link for link in re.findall(r"\]\(([^)#]+)", readme) if not link.startswith("https:")]
+    assert all((ROOT / link).exists() for link in local)
+    text = readme
+    for rule in hook["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"].replace("$HFPR_VERSION", "1.2.3"), text)
+    links = re.findall(r"\]\(([^)]+)", text)
+    assert all(link.startswith("https://") for link in links)
+    assert "![Two views of a courtyard" in text
+    assert "](https://raw.githubusercontent.com/gocor/gocor/v1.2.3/docs/images/match.jpg)" in text
+    assert [link for link in local if f"/v1.2.3/{link}" not in text] == []
+
+
+def test_the_citation_has_the_version_and_date_of_the_changelog():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    version, date = re.search(
+        r"^## \[([\d.]+)\] – (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
+    ).groups()
+    assert citation["version"] == version == gocor.__version__
+    assert str(citation["date-released"]) == date
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_install_the_cpu_build_of_torch(path):
+    """On Linux the default index has builds for CUDA, which are gigabytes large."""
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["env"]["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
