@@ -38,6 +38,7 @@ Models = Annotated[
     list[str] | None,
     Option(
         "--model",
+        metavar="NAME",
         help="One of `gocor models`, NAME:CHECKPOINT, or a baseline: identity, dis, farneback, sift-homography. Repeat "
         "the option to compare several.",
     ),

@@ -11,7 +11,9 @@ from .options import PRESETS
 # Parameters that are no options of the run itself:
 NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
 
-Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
+Data = Annotated[
+    list[Path] | None, Option(metavar="PHOTOS", help="Folder or zip file of photos to train on; repeatable.")
+]
 Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
 Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
 Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
@@ -22,7 +24,8 @@ Init = Annotated[
 Objects = Annotated[
     list[Path] | None,
     Option(
-        help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
+        metavar="CUTOUTS",
+        help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable.",
     ),
 ]
 Preset = Annotated[str | None, Option(help=f"{PRESETS} `+` mixes several.")]
