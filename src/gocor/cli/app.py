@@ -8,11 +8,13 @@ from typer import Option, echo
 from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import warnings_as_lines
-from .options import Device, Weights
+from .options import Device, Weights, complete_model
 
 Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets other machines in.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")]
-StartModel = Annotated[str, Option(help="Network that is preselected, and that --weights belong to.")]
+StartModel = Annotated[
+    str, Option(autocompletion=complete_model, help="Network that is preselected, and that --weights belong to.")
+]
 Largest = Annotated[int, Option(min=128, help="Largest longer side in pixels that a visitor may choose to match at.")]
 LOCAL = ("127.0.0.1", "localhost", "::1")
 

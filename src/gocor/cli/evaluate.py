@@ -12,7 +12,7 @@ from ..utils.errors import InputError
 from ..utils.files import check_folder
 from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates, complete_model
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -39,6 +39,7 @@ Models = Annotated[
     Option(
         "--model",
         metavar="NAME",
+        autocompletion=complete_model,
         help="One of `gocor models`, NAME:CHECKPOINT, or a baseline: identity, dis, farneback, sift-homography. Repeat "
         "the option to compare several.",
     ),

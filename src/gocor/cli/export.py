@@ -8,12 +8,12 @@ from typer import Argument, Option, echo
 from ..utils.errors import InputError
 from ..utils.files import check_target
 from .errors import warnings_as_lines
-from .options import Json, Weights
+from .options import Json, Weights, complete_model
 
 if TYPE_CHECKING:
     from ..export import Exported
 
-Model = Annotated[str, Argument(help="Name of a network; `gocor models` lists them.")]
+Model = Annotated[str, Argument(autocompletion=complete_model, help="Name of a network; `gocor models` lists them.")]
 File = Annotated[Path, Option("--output", "-o", help="File to write; .onnx or .pt2 chooses the format.")]
 Size = Annotated[
     int | None,

@@ -11,7 +11,18 @@ from typer import Argument, Option
 from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import describe, fail, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Overwrite, Quiet, Updates, Weights
+from .options import (
+    Device,
+    ItersGlobal,
+    ItersLocal,
+    MaxSize,
+    MinSize,
+    Overwrite,
+    Quiet,
+    Updates,
+    Weights,
+    complete_model,
+)
 from .stages import show_stages
 
 if TYPE_CHECKING:
@@ -30,7 +41,7 @@ Output = Annotated[
         help="Folder to write to, which is created if need be; an HDF5 file (.h5); or an address such as s3://….",
     ),
 ]
-Model = Annotated[str, Option(help="Name of a network; `gocor models` lists them.")]
+Model = Annotated[str, Option(autocompletion=complete_model, help="Name of a network; `gocor models` lists them.")]
 Devices = Annotated[
     str | None, Option(help="Several devices, separated by commas: a worker process on each, as in cuda:0,cuda:1.")
 ]

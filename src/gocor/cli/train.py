@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from typer import Context, Exit, Option
 
 from ..utils.errors import InputError
-from .options import PRESETS
+from .options import PRESETS, complete_model
 
 # Parameters that are no options of the run itself:
 NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
@@ -14,7 +14,9 @@ NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
 Data = Annotated[
     list[Path] | None, Option(metavar="PHOTOS", help="Folder or zip file of photos to train on; repeatable.")
 ]
-Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
+Model = Annotated[
+    str | None, Option(autocompletion=complete_model, help="One of `gocor models`; basenet-gocor by default.")
+]
 Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
 Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
 Resume = Annotated[bool, Option("--resume", help="Continue from OUTPUT/last.pt with the options of that run.")]
