@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import gocor
+from gocor.models.zoo import shipped
 from gocor.modules import global_gocor, local_gocor
 
 ROOT = Path(__file__).parents[1]
@@ -113,6 +114,16 @@ def test_the_citation_has_the_version_and_date_of_the_changelog():
     ).groups()
     assert citation["version"] == version == gocor.__version__
     assert str(citation["date-released"]) == date
+
+
+def test_the_package_holds_the_licence_of_everything_in_it():
+    """A BSD licence asks for its text beside what is under it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [(ROOT / file).read_text(encoding="utf-8") for file in project["license-files"]]
+    assert [text.split()[:3] for text in texts] == [["Apache", "License", "Version"], ["BSD", "3-Clause", "License"]]
+    assert project["license"] == "Apache-2.0 AND BSD-3-Clause"
+    known = {licence.split(",")[0].split(";")[0] for licence in (row.licence for row in shipped().values())}
+    assert known == {"Apache-2.0", "BSD-3-Clause"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)

@@ -28,7 +28,7 @@ README = """# Weights that ship
 
 PCK-5 is that of the network alone, in percent. All files are float16; statistics of batch normalisation are float32.
 Networks without a row have no trained weights. PWC-Net and PWC-Net-GOCor were trained and measured (`docs/results.md`),
-but their weights do not fit into the package.
+but their weights do not fit into the package. `LICENSE-torchvision` is the licence of the VGG-16 features.
 
 To ship another file, copy `best.safetensors` and `best.toml` of a run to this folder as `NAME.safetensors` and
 `NAME.toml`, where `NAME` is the name of the network, and run `python -m gocor.models.cards`. It writes the model cards
