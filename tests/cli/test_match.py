@@ -287,7 +287,7 @@ def test_folders_with_unpaired_images(match, tmp_path, folders):
     ("arguments", "message"),
     [
         (["first/a.jpg", "second/gone.png"], "second/gone.png does not exist: check the path"),
-        (["first/a.jpg"], "first/a.jpg needs a QUERY"),
+        (["first/a.jpg"], "first/a.jpg needs a query to match it with: gocor match first/a.jpg QUERY -o OUTPUT"),
         (["first", "second/a.png"], "two images or two folders"),
         (["pairs.csv", "second/a.png"], "takes no QUERY"),
         (["first/notes.txt", "second/a.png"], "cannot read first/notes.txt"),

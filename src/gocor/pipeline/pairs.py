@@ -32,7 +32,7 @@ def find_pairs(reference: Path, query: Path | None) -> Collection[Pair]:
         raise InputError(f"{reference} takes no QUERY: a .csv file lists both images of a pair")
     if query is None:
         if not is_list:
-            raise InputError(f"{reference} needs a QUERY")
+            raise InputError(f"{reference} needs a query to match it with: gocor match {reference} QUERY -o OUTPUT")
         return PairList(reference)
     for path in (reference, query):
         if not path.exists():
