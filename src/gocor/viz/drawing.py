@@ -39,7 +39,7 @@ def draw_flow(
 
 
 def add_flow_legend(picture: Picture, scale: float) -> None:
-    """Draw the wheel of the flow's colours, and its radius in pixels, into a corner of a picture that is large enough."""
+    """Draw the wheel of the flow's colours and its radius in pixels into a corner, if the picture is large enough."""
     side = _legend_size(picture)
     if not side:
         return
