@@ -178,7 +178,7 @@ def _connect(
             [*images, *settings],
             [*shows, pixel],
             concurrency_id="match",
-            show_progress_on=views["why"],
+            show_progress_on=[views["why"], *(views[name] for name in TABS)],  # whichever tab is open
             **private,
         )
         for ended in (run.success, run.failure):
