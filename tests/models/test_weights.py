@@ -177,6 +177,8 @@ def test_what_cannot_be_converted(tmp_path):
 
 
 def test_bad_names_devices_and_dtypes():
+    with pytest.raises(ValueError, match=r"'glunet-gcor'; did you mean 'glunet-gocor'\? There are basenet"):
+        gocor.load_model("glunet-gcor")
     with pytest.raises(ValueError, match="no model is named 'raft'; there are basenet"):
         gocor.load_model("raft")
     with pytest.raises(ValueError, match="device 'cuda:99' cannot be used here"), pytest.warns(UntrainedWarning):
