@@ -134,7 +134,7 @@ def _make(
     fast: bool,
     quiet: bool,
 ) -> "Made":
-    """Process the clip, and say what differs from it."""
+    """Process the clip, and print what differs from the input."""
     from ..models.weights import SHIPPED, UntrainedWarning, load_model
     from ..utils.files import check_folder, check_target, file_stamp
     from ..video import make_video, open_source
