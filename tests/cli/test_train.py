@@ -121,7 +121,7 @@ def test_moving_objects(run, photos, tmp_path):
     ("arguments", "message"),
     [
         (("--data", "gone"), "gone does not exist"),
-        ((), "pairs come from photos (data) or from data sets with flow (flow), got neither"),
+        ((), "give photos to train on (--data) or data sets with optical flow (--flow), got neither"),
         (("--data", "."), "has no image files"),
         (("--resume",), "runs/pwcnet-gocor-tiny holds no run to resume: give the folder of one by --output"),
         (("--data", ".", "--set", "epochs=3"), "there is no option 'epochs'"),

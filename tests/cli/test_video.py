@@ -1,5 +1,6 @@
 """`gocor video`: what it writes and prints, and how it fails."""
 
+import json
 import sys
 
 import pytest
@@ -41,6 +42,18 @@ def test_a_clip_with_sound_and_odd_sides(video, tmp_path):
     assert "gocor: frames of 190×63 have odd sides: the last row or column is repeated\n" in err
     assert len(read_clip(tmp_path / "out.mp4")[0]) == 4
     assert sorted(path.name for path in (tmp_path / "flows").iterdir()) == [f"00000{i}.flo" for i in range(3)]
+
+
+def test_the_answer_as_json(video, tmp_path):
+    write_clip(tmp_path / "a.mp4", steady_shift(3))
+    tracks = tmp_path / "tracks.csv"
+    arguments = "--json", "--view", "flow", "--tracks", 5, "--tracks-csv", tracks, "--max-flow", 4
+    code, out, _ = video(tmp_path / "a.mp4", *arguments)
+    assert code == 0
+    made = json.loads(out)
+    assert made["files"] == [str(tmp_path / "out.mp4"), str(tracks)]
+    assert made["clip"] == {"frames": 3, "width": 96, "height": 64}
+    assert (made["max_flow"], made["zoom"]) == (4, None)
 
 
 def test_frames_in_and_out_quietly(video, tmp_path):

@@ -72,9 +72,10 @@ def test_all_cameras_are_found(run, photos, tmp_path):
     assert (tmp_path / "model" / "points.ply").read_bytes().startswith(b"ply")
     check_h5(tmp_path / "model")
     before = (tmp_path / "model" / "report.json").read_bytes()
-    code, _, err = run(*arguments)
+    code, out, err = run(*arguments, "--json")
     assert (code, len(run.matched)) == (0, 15)  # nothing was matched again
     assert "15 of 15 pairs are matched already" in err
+    assert json.loads(out) == json.loads((tmp_path / "model" / "report.json").read_text())
     assert json.loads(before)["points"] == json.loads((tmp_path / "model" / "report.json").read_text())["points"]
 
 

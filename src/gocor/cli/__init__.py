@@ -95,11 +95,9 @@ def main() -> None:
         # Usage errors have this method; their class lives in click or in typer, depending on typer's version.
         if not hasattr(error, "format_message"):
             raise
-        hint = ": write it before the command" if getattr(error, "option_name", "") == "--verbose" else ""
-        fail(
-            error.format_message().rstrip(".") + hint if hint else error.format_message(),
-            getattr(error, "exit_code", 2),
-        )
+        late = getattr(error, "option_name", "") == "--verbose"
+        message = "--verbose belongs before the command: gocor --verbose COMMAND …" if late else error.format_message()
+        fail(message, getattr(error, "exit_code", 2))
     finally:
         stop_log()
     raise SystemExit(code if isinstance(code, int) else 0)
