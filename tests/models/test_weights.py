@@ -149,7 +149,7 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(ValueError, match="already a file of gocor"):
         gocor.models.convert(source, target)
     torch.save({"a": torch.zeros(1)}, source)
-    with pytest.raises(ValueError, match="belongs to none of our networks"):
+    with pytest.raises(ValueError, match="fits none of the networks of gocor"):
         gocor.models.convert(source, target)
     assert not target.exists()
 

@@ -65,5 +65,7 @@ def print_measures(study: "Study") -> None:
         "highest score nearer to it."
     )
     echo("all: median: median of elsewhere/truth over all pixels that both views show.")
-    echo(f"all: right: share of these pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match.")
+    echo(
+        f"all: right: share of these pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match."
+    )
     echo("The features are hand-made. GOCor has its initial parameters and no query objective.")
