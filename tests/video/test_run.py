@@ -261,7 +261,7 @@ def test_outputs_are_checked_before_the_work(tmp_path):
     ("options", "message"),
     [
         ({"view": "both"}, "view must be one of"),
-        ({"view": "frame"}, "needs tracks or stabilize"),
+        ({"view": "frame"}, "give tracks or stabilize too"),
         ({"view": "flow", "stabilize": Stabilization()}, "view frame or side, got flow"),
         ({"max_flow": 0.0}, "max_flow must be a positive number"),
         ({"tracks": 5, "max_flow": 3.0}, "which this view does not show"),
