@@ -109,7 +109,7 @@ def _window(features, y, x, H, W, fc, fp, part, C: tl.constexpr, BLOCK_C: tl.con
 
 @triton.jit
 def _read(table, entry, pixel):
-    """A coefficient by location and pixel. Each thread reads its own values; `tl.load` would exchange them."""
+    """A coefficient by location and pixel. Each thread reads what it needs, which `tl.load` does not guarantee."""
     at = table + entry[:, None] + pixel[None, :]
     if INTERPRETED:
         return tl.load(at)
