@@ -27,7 +27,7 @@ def _reproducible() -> None:
 
 @pytest.fixture
 def quick_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matching that aligns without shifted, rotated, tilted and zoomed starts: most of the time where nothing agrees."""
+    """Alignment without shifted, rotated, tilted and zoomed starts, which take most of the time if nothing agrees."""
     from gocor.matching import alignment, api
 
     settings = alignment.AlignmentSettings(support_without_shifts=0, support_without_turns=0)

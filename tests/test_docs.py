@@ -43,6 +43,12 @@ def blocks(page, *languages):
     return [(line, content) for line, language, content in found if language in languages]
 
 
+def anchors(page):
+    """The anchors of a page's headings, as code hosts and the site name them."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 def commands(block):
     """The command lines of a block as lists of words, without comments, prompts and environment variables."""
     for line in block.replace("\\\n", " ").splitlines():
@@ -172,10 +178,13 @@ def test_shell_blocks_run(page, sandbox, monkeypatch, capfd):
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_exist(page):
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
-    for path, _ in LINK.findall(text):
+    for path, anchor in LINK.findall(text):
         # The site makes these pages from files of the repository.
-        generated = page.parent == ROOT / "docs" and path in ("contributing.md", "changelog.md", "reference/cli.md")
-        assert not path or generated or (page.parent / path).exists(), path
+        if page.parent == ROOT / "docs" and path in ("contributing.md", "changelog.md", "reference/cli.md"):
+            continue
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
 def test_every_page_is_in_the_navigation():

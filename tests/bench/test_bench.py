@@ -58,10 +58,19 @@ def test_more_iterations_change_the_flow():
     assert not torch.equal(one, three)
 
 
+def test_a_network_that_learns_its_confidence_gives_it():
+    work = Work("network", "recurrent-gocor-tiny", (32, 48), updates=2, options=(("fine", True),))
+    found = work.build(CPU)()
+    assert found.flow.shape == (1, 2, 32, 48)
+    assert found.confidence.shape == (1, 1, 32, 48)
+    more = Work("network", "recurrent-gocor-tiny", (32, 48), updates=3, options=(("fine", True),)).build(CPU)()
+    assert not torch.equal(found.flow, more.flow)
+
+
 def test_a_network_works_in_the_dtype(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "gocor.bench.work.load_model", lambda name, weights, *, device, dtype: seen.append(dtype) or torch.add
+        "gocor.bench.work.load_model", lambda name, weights, *, options, device, dtype: seen.append(dtype) or torch.add
     )
     Work("network", "pwcnet", (64, 64), dtype="bfloat16").build(CPU)
     assert seen == [torch.bfloat16]
@@ -159,8 +168,11 @@ def test_command_without_memory(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "no section is named 'nothing'; there are networks, modules, training, scaling, match"),
-        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (
+            ["nothing"],
+            "no section is named 'nothing'; there are networks, recurrent, modules, training, scaling, match",
+        ),
+        (["--quick", "--full"], "--quick and --full cannot be combined"),
         (["--json", "nowhere/bench.json"], "nowhere does not exist: create the folder first"),
         (["--device", "meta"], "device must be auto, cpu or cuda, got 'meta'"),
     ],
@@ -174,7 +186,7 @@ def test_recorded_work_comes_with_a_gpu():
         plain, both = (tables(section, "quick", "bfloat16", recorded=recorded) for recorded in (False, True))
         extra = both[len(plain) :]
         assert both[: len(plain)] == plain
-        assert len(extra) == (len(plain) if section in ("networks", "training") else 0)
+        assert len(extra) == (len(plain) if section in ("networks", "recurrent", "training") else 0)
         for table in extra:
             assert table.title.endswith("as CUDA graphs")
             assert all(w.recorded and w.dtype == "bfloat16" for c in table.cases for w in c.variants.values())

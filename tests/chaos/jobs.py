@@ -101,7 +101,7 @@ def _lines(path: Path) -> Any:
 def _text(path: Path) -> str:
     """Text without durations and without the hash and the size of a file that holds a duration."""
     text = path.read_text().split("Seconds a pair:")[0]
-    return re.sub(r"(?m)^.*(\bTime: |time = |sha256 = |SHA-256|bytes = ).*\n", "", text)
+    return re.sub(r"(?m)^.*(\bTime: |time = |sha256 = |SHA-256|bytes = |- File: ).*\n", "", text)
 
 
 def _timeless(value: Any) -> Any:

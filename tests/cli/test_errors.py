@@ -10,7 +10,7 @@ from gocor.cli.errors import describe, warnings_as_lines
 from gocor.data.datasets import MissingDataError
 from gocor.utils.errors import InputError, InputTypeError, is_user_error
 
-MEMORY = "not enough memory: try a smaller --max-size or --batch"
+MEMORY = "not enough memory: try smaller images (--max-size, --size) or a smaller --batch"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ FILES = MANY | {
     "matches.png",
     "confidence.png",
 }
-WARNING = f"gocor: warning: {MODEL} is untrained (start values were asked for): its output means nothing\n"
+WARNING = f"gocor: warning: {MODEL} is untrained (untrained weights were requested): its output is meaningless\n"
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_folders_and_resuming(match, tmp_path, folders):
     def changed():
         return {path.parent.name for path, time in times.items() if path.stat().st_mtime_ns != time}
 
-    finished = "3 of 3 pairs are finished already; --overwrite matches again\n"
+    finished = "3 of 3 pairs are finished already; use --overwrite to match again\n"
     assert match(*folders) == (0, finished, "")  # the network is not even loaded
     assert not changed()
     write_image(folders[1] / "b.png", picture(40, 56, 9))  # another image
@@ -189,7 +189,7 @@ def test_one_hdf5_file(run, tmp_path, folders):
         assert set(found) == {"a", "b", "c"}
         assert found["b/flow"].shape == (2, 40, 56)
         assert json.loads(found["b"].attrs["done"])["query_size"] == [40, 56]
-    assert run(*arguments)[1] == "3 of 3 pairs are finished already; --overwrite matches again\n"
+    assert run(*arguments)[1] == "3 of 3 pairs are finished already; use --overwrite to match again\n"
     assert run(*arguments, "--formats", "none")[0] == 0
     with h5py.File(file) as found:
         assert set(found["b"]) == {"matches"}
@@ -200,7 +200,7 @@ def test_one_hdf5_file(run, tmp_path, folders):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--devices", "cpu,cpu", "--device", "cpu"], "--devices excludes --device and --ray"),
+        (["--devices", "cpu,cpu", "--device", "cpu"], "--devices cannot be combined with --device or --ray"),
         (["--devices", ","], "--devices must name devices, such as cuda:0,cuda:1, got ','"),
         (["--devices", "cpu,abacus"], "device 'abacus' cannot be used here"),
         (["--workers", "2"], "it needs --ray"),
@@ -220,6 +220,25 @@ def test_a_dangling_link_is_refused_before_any_work(run, tmp_path, folders):
     assert (code, out) == (1, "")
     assert err.endswith("nowhere does not exist, create it first\n")
     assert err.count("\n") == 1
+
+
+def test_a_pipe_is_no_hdf5_file(run, tmp_path, folders):
+    pytest.importorskip("h5py")
+    os.mkfifo(tmp_path / "out.h5")  # opening it would wait for its writer
+    code, out, err = run("match", *folders, "-o", tmp_path / "out.h5", "--model", MODEL, "--weights", "none")
+    assert (code, out) == (1, "")
+    assert err == f"gocor: {tmp_path / 'out.h5'} is a pipe, a socket or a device: give the path of a file\n"
+
+
+def test_a_store_that_cannot_be_reached(run, folders, monkeypatch):
+    core = pytest.importorskip("fsspec.core")
+
+    def unreachable(root):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(core, "url_to_fs", unreachable)
+    code, _, err = run("match", *folders, "-o", "ftp://gone/results", "--model", MODEL, "--weights", "none")
+    assert (code, err) == (1, "gocor: cannot write to ftp://gone/results: Name or service not known\n")
 
 
 def test_a_store_of_an_unknown_kind(run, folders):
@@ -246,7 +265,7 @@ def test_durations(seconds, text):
 def test_overwrite(match, tmp_path, folders):
     single = folders[0] / "a.jpg", folders[1] / "a.png"
     assert match(*single)[0] == 0
-    assert match(*single)[1] == f"{tmp_path / 'out'} is finished already; --overwrite matches again\n"
+    assert match(*single)[1] == f"{tmp_path / 'out'} is finished already; use --overwrite to match again\n"
     assert "wrote" in match(*single, "--overwrite")[1]
 
 
@@ -287,7 +306,7 @@ def test_folders_with_unpaired_images(match, tmp_path, folders):
     ("arguments", "message"),
     [
         (["first/a.jpg", "second/gone.png"], "second/gone.png does not exist: check the path"),
-        (["first/a.jpg"], "first/a.jpg needs a QUERY"),
+        (["first/a.jpg"], "first/a.jpg needs a QUERY, an image or folder to match it with"),
         (["first", "second/a.png"], "two images or two folders"),
         (["pairs.csv", "second/a.png"], "takes no QUERY"),
         (["first/notes.txt", "second/a.png"], "cannot read first/notes.txt"),
@@ -358,7 +377,7 @@ def test_batches_without_memory_are_matched_one_by_one(match, tmp_path, folders,
     code, _, err = match(*folders)
     assert code == 1
     assert sizes == [2, 1, 1, 1]
-    assert "gocor: b: not enough memory: try a smaller --max-size or --batch\n" in err
+    assert "gocor: b: not enough memory: try smaller images (--max-size, --size) or a smaller --batch\n" in err
     assert names(tmp_path / "out") == {"a", "c"}
 
 
@@ -413,7 +432,7 @@ def test_one_pair_shows_its_stages(run, tmp_path, pair):
     assert stages[:4] == ["loading glunet-gocor-tiny", f"reading {pair[0]}", f"reading {pair[1]}", "aligning"]
     assert any(stage.startswith("matching") for stage in stages)
     assert stages[-1] == f"writing {tmp_path / 'out'}"
-    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query, grey both")
+    assert out.splitlines()[-1].startswith("overlay.png: red is the reference, cyan the warped query; grey: both agree")
 
 
 def test_a_live_line_on_a_terminal(run, tmp_path, pair, monkeypatch):

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import os
 import signal
 
 import numpy as np
@@ -127,6 +128,8 @@ def test_moving_objects(run, photos, tmp_path):
         (("--data", ".", "--init", "gone.safetensors"), "no such checkpoint: gone.safetensors"),
         (("--data", ".", "--config", "gone.toml"), "gone.toml does not exist"),
         (("--data", ".", "--device", "abacus"), "device 'abacus' cannot be used here"),
+        (("--data", ".", "--device", "meta"), "device 'meta' cannot be used here: its tensors hold no values"),
+        (("--data", ".", "-o", os.devnull), f"{os.devnull}: is not a folder"),
     ],
 )
 def test_errors_are_one_line(run, tmp_path, monkeypatch, arguments, message):
@@ -153,6 +156,12 @@ def test_the_exit_code_of_a_signal(run, tmp_path, monkeypatch, number):
     stopped = Outcome(step=3, best=1.0, finished=False, signal=number)
     monkeypatch.setattr("gocor.training.loop.train", lambda *_, **__: stopped)
     assert run("train", "--data", tmp_path, *SMALL) == (128 + number, "", "")
+
+
+def test_a_time_that_is_no_number_is_refused(run, photos, tmp_path):
+    code, out, err = run("train", "--data", photos, *SMALL, "--stop-after", "nan", "-o", tmp_path / "run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "Invalid value for '--stop-after'" in err
 
 
 def test_stop_after_leaves_something_to_resume(run, photos, tmp_path):
@@ -192,7 +201,7 @@ def test_a_variant_is_trained_from_the_command_line_and_loads_again(run, photos,
     assert network.variant == {"width": 0.125, "local.radius": 2, "local.eta": 0.1, "local.iters": 1}
     code, _, err = run("train", "-o", tmp_path / "run", "--resume", "--steps", "2", "--set", "network.local.eta=0.2")
     assert (code, err.count("\n")) == (1, 1)
-    assert "other options of the network: they cannot change on a resume" in err
+    assert "other options of the network: they cannot change when it is resumed" in err
     code, _, err = run(*command, "--set", "network.local.etta=0.2")
     assert (code, err) == (
         1,

@@ -34,7 +34,7 @@ def test_a_clip_with_sound_and_odd_sides(video, tmp_path):
     write_clip(tmp_path / "a.mkv", steady_shift(4, size=(63, 95)), pix_fmt="yuv444p", audio=True)
     code, out, err = video(tmp_path / "a.mkv", "--view", "side", "--max-flow", 5, "--flows", tmp_path / "flows")
     assert code == 0
-    assert out == f"full colours: 5 pixels\nwrote {tmp_path / 'out.mp4'}\nwrote {tmp_path / 'flows'}\n"
+    assert out == f"full colour at a flow of 5 pixels\nwrote {tmp_path / 'out.mp4'}\nwrote {tmp_path / 'flows'}\n"
     assert "match: 4 of 4, " in err
     assert "frames/s, 0:00:00 left" in err
     assert "gocor: audio is dropped\n" in err
@@ -49,7 +49,7 @@ def test_frames_in_and_out_quietly(video, tmp_path):
     arguments = "--stabilize", "--border", "fill"
     assert video(tmp_path / "*.png", "--quiet", *arguments, output="out") == (0, "", "")
     code, out, _ = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
-    assert (code, out) == (0, f"steady frames show 100 % of the sides\nwrote {tmp_path / 'out'}\n")
+    assert (code, out) == (0, f"stabilised frames show 100 % of the width and height\nwrote {tmp_path / 'out'}\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "1.png", "2.png"]
     code, _, err = video(tmp_path / "*.png", output="out")
     assert (code, err) == (1, f"gocor: {tmp_path / 'out'} exists already; --overwrite replaces it\n")
@@ -71,6 +71,13 @@ def test_wrong_options_are_one_line(video, tmp_path, arguments, message):
     assert err.startswith("gocor: ")
     assert message in err
     assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
+
+
+def test_tracks_that_cannot_be_written_are_found_before_the_work(video, tmp_path):
+    write_clip(tmp_path / "a.mp4", steady_shift(2))
+    code, _, err = video(tmp_path / "a.mp4", "--tracks", 5, "--tracks-csv", tmp_path)
+    assert (code, err) == (1, f"gocor: cannot write {tmp_path}: it is a folder or a device, give the path of a file\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
 
 

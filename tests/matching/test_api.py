@@ -151,6 +151,15 @@ def test_extreme_sizes(network):
         assert result.flow.isfinite().all()
 
 
+def test_a_flow_that_is_not_finite_is_an_error():
+    network = create_model("pwcnet-gocor-tiny")
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(1e38)
+    with pytest.raises(ValueError, match="pwcnet-gocor-tiny finds a flow that is not finite"):
+        gocor.match(picture(32, 32), picture(32, 32), network)
+
+
 def test_bad_arguments(network):
     with pytest.raises(TypeError, match="both be one image, or both be lists"):
         gocor.match([picture(8, 8)], picture(8, 8), network)

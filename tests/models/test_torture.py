@@ -91,3 +91,30 @@ def test_features_of_extreme_norm(dtype, norm):
         with torch.no_grad():
             assert module(reference, query).isfinite().all()
             assert module(reference[..., :1, :1].expand_as(reference), query).isfinite().all()
+
+
+def hostile_pair(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    noise = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
+    colour = np.broadcast_to(np.array([10, 200, 30], np.uint8), noise.shape)
+    return {
+        "one colour": (colour, colour),
+        "black and white": (np.zeros_like(noise), np.full_like(noise, 255)),
+        "denormal": (np.full(noise.shape, 1e-41, np.float32), noise),
+        "unknown": (np.full(noise.shape, np.nan, np.float16), noise),
+        "one column": (noise[:, :1], noise),
+        "one row": (noise[:1], noise[:, :1]),
+        "wide": (np.tile(noise[:2], (1, 50, 1)), noise),
+        "high": (noise, np.tile(noise[:, :2], (50, 1, 1))),
+    }[kind]
+
+
+@pytest.mark.usefixtures("quick_alignment")
+@pytest.mark.parametrize(
+    "kind", ["one colour", "black and white", "denormal", "unknown", "one column", "one row", "wide", "high"]
+)
+def test_matches_of_hostile_images_are_finite(network, kind):
+    reference, query = hostile_pair(kind)
+    result = gocor.match(reference, query, network, device="cpu")
+    assert result.flow.shape == (2, *reference.shape[:2])
+    assert result.flow.isfinite().all()
+    assert result.confidence is None or result.confidence.isfinite().all()

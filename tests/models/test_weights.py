@@ -1,4 +1,6 @@
+import os
 import pickle
+import re
 
 import pytest
 import torch
@@ -17,10 +19,10 @@ def load_tiny(weights):
 
 def test_an_untrained_network_says_so():
     with pytest.warns(
-        UntrainedWarning, match=f"{TINY} is untrained .start values were asked for.: its output means noth"
+        UntrainedWarning, match=f"{TINY} is untrained .untrained weights were requested.: its output is mean"
     ):
         load_tiny(None)
-    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .no trained weights of it ship yet"):
+    with pytest.warns(UntrainedWarning, match=f"{TINY} is untrained .gocor has no trained weights for it"):
         load_tiny("default")
 
 
@@ -140,13 +142,33 @@ def test_a_checkpoint_of_another_network(tmp_path):
     assert torch.equal(network.decoders[1].predict.weight, before)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite(tmp_path, value):
+    """Those of a training run that has diverged: every flow would be NaN."""
+    network = create_model(TINY)
+    name, parameter = next((n, p) for n, p in network.named_parameters() if "decoder" in n)
+    with torch.no_grad():
+        parameter.flatten()[-1] = value
+    save_model(network, tmp_path / "diverged.safetensors")
+    with pytest.raises(ValueError, match=f"holds values that are not finite, in {re.escape(name)}: use an earlier"):
+        load_tiny(tmp_path / "diverged.safetensors")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser reads every file")
+def test_weights_that_may_not_be_read(tmp_path):
+    save_model(create_model(TINY), tmp_path / "mine.safetensors")
+    (tmp_path / "mine.safetensors").chmod(0)
+    with pytest.raises(PermissionError, match=r"mine\.safetensors"):
+        load_tiny(tmp_path / "mine.safetensors")
+
+
 def test_what_cannot_be_converted(tmp_path):
     source, target = tmp_path / "in.pth", tmp_path / "out.safetensors"
     torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, source)
     with pytest.raises(ValueError, match="VGG-16 features only"):
         gocor.models.convert(source, target, "glunet")
     save_model(create_model(TINY), source)
-    with pytest.raises(ValueError, match="a file of ours already"):
+    with pytest.raises(ValueError, match="already a file of gocor"):
         gocor.models.convert(source, target)
     torch.save({"a": torch.zeros(1)}, source)
     with pytest.raises(ValueError, match="belongs to none of our networks"):
@@ -159,5 +181,7 @@ def test_bad_names_devices_and_dtypes():
         gocor.load_model("raft")
     with pytest.raises(ValueError, match="device 'cuda:99' cannot be used here"), pytest.warns(UntrainedWarning):
         gocor.load_model(TINY, None, device="cuda:99")
+    with pytest.raises(ValueError, match="device 'meta' cannot be used here"), pytest.warns(UntrainedWarning):
+        gocor.load_model(TINY, None, device="meta")
     with pytest.raises(ValueError, match="dtype must be float32"), pytest.warns(UntrainedWarning):
         gocor.load_model(TINY, None, device="cpu", dtype=torch.int8)

@@ -125,7 +125,7 @@ def test_damaged_and_missing_files(folder, damaged):
     with pytest.raises(ValueError, match=rf"{path} is damaged: its SHA-256 should be .*…, is .*…; reinstall gocor"):
         gocor.load_model(model, device="cpu")
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=rf"{path} is missing, though it ships with gocor: reinstall gocor"):
+    with pytest.raises(FileNotFoundError, match=rf"{path} is missing, although it is part of gocor: reinstall gocor"):
         gocor.load_model(model, device="cpu")
 
 

@@ -117,3 +117,19 @@ def test_published_parameters_need_the_published_rule():
         LocalGOCor(regularizer="none")
     with pytest.raises(ValueError, match="regularization must be positive if it is relative"):
         LocalGOCor(regularizer="relative", regularization=0.0)
+
+
+@pytest.mark.parametrize(("kind", "form"), [(LocalGOCor, "filters"), (GlobalGOCor, "filters"), (GlobalGOCor, "gram")])
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+@pytest.mark.parametrize("norm", [1e-20, 1e-8, 1e-7, 1e-5, 3e-5, 1e-4, 1.0, 1e8])
+def test_gradients_of_flat_features_of_any_norm_are_finite(kind, form, noise, norm):
+    torch.manual_seed(0)
+    base = torch.randn(1, 6, 1, 1).expand(2, 6, 5, 7)
+    reference, query = ((norm * F.normalize(base + noise * torch.randn(2, 6, 5, 7), dim=1)) for _ in range(2))
+    reference.requires_grad_()
+    query.requires_grad_()
+    module = module_of(kind, form, regularizer="relative").float()
+    volume = module(reference, query)
+    volume.square().mean().backward()
+    assert volume.isfinite().all()
+    assert all(x.grad.isfinite().all() for x in (reference, query, *module.parameters()))

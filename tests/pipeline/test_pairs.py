@@ -17,6 +17,10 @@ from gocor.pipeline.pairs import Pair, find_pairs
         ("reference,query\na.png,\n", "row 2: reference and query must both be given"),
         ("reference,query\na.png,b.png\na.png,b.png\n", "row 3: a second pair is named 'a-b'"),
         ("reference,query,name\na.png,b.png,../c\n", "the name '../c' cannot be used as the name of a folder"),
+        (
+            "reference,query,name\na.png,b.png," + 86 * "語" + "\n",
+            "cannot be used as the name of a folder",
+        ),  # 258 bytes
         (b"\xff\xfe\x00", "is not a CSV file in UTF-8"),
         ("", "is empty"),
     ],

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from gocor.data.datasets import PairDataset
 from gocor.evaluation import open_benchmark
 from gocor.evaluation.benchmarks import Benchmark
 from gocor.models.registry import create_model, sketch
+from gocor.models.weights import read_state
 from gocor.models.zoo import SHIPPED
 from gocor.modules import GlobalGOCor, LocalGOCor
 from gocor.modules.gocor import GOCor
@@ -21,7 +23,10 @@ from gocor.studies.data import synthetic_benchmark
 from gocor.studies.learnt import Learnt, learnt_values
 from gocor.studies.paper import paper_tables, to_markdown
 from gocor.studies.report import table_of
+from gocor.training import train
 from gocor.training.config import merge_options, typed_options
+from gocor.training.run import FINAL
+from gocor.training.sources import open_sources
 
 from ..cli.test_cli import runner
 from ..data.datasets.samples import write_sample
@@ -121,6 +126,20 @@ def test_a_study_trains_what_is_missing_evaluates_and_reports(tmp_path, benchmar
         run_study(other, quiet=True)
 
 
+def test_runs_of_one_seed_share_their_pairs(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(run_module, "open_sources", lambda *a: opened.append(a[0].seed) or open_sources(*a))
+    study = part("ablation-static", "I plain", "III global, L_r")
+    run = StudyRun(study, {}, tmp_path, {**TRAINING, "steps": 2}, seeds=(0, 1), device="cpu")
+    assert run_study(run, quiet=True)
+    assert opened == [0, 1]
+    last = study.variants[-1]
+    alone = replace(run.config(last, 1), output=str(tmp_path / "alone"))
+    train(alone, quiet=True)
+    shared, own = (read_state(folder / FINAL)[0] for folder in (run.run_folder(last, 1), tmp_path / "alone"))
+    assert all(torch.equal(value, own[name]) for name, value in shared.items())
+
+
 def test_scores_of_other_pairs_of_the_same_name_are_not_used_again(tmp_path):
     study, scores = part("iterations", "0 local"), []
     for count in (1, 2):  # the first pair of two is not the only pair of one
@@ -192,7 +211,9 @@ def test_run_time_is_measured_without_training_on_all_pairs(tmp_path, benchmarks
 
 
 def test_weights_stand_for_one_run_alone(tmp_path, benchmarks):
-    with pytest.raises(ValueError, match="ablation trains 7 variants: weights cannot stand for all of them"):
+    with pytest.raises(
+        ValueError, match="ablation trains 7 variants: weights can replace the training of one variant only"
+    ):
         run_study(StudyRun(STUDIES["ablation"], benchmarks, tmp_path, TRAINING, weights="default"))
 
 
@@ -219,5 +240,5 @@ def test_the_papers_numbers_are_in_the_documentation():
     for table in tables.values():
         assert all(len(row) == len(table.columns) for row in table.rows.values())
     assert tables["ablation"].value("VI V and local, L_r", "kitti2015.fl") == 39.57
-    results = Path(__file__).parents[2] / "docs" / "results.md"
-    assert to_markdown() in results.read_text()
+    page = Path(__file__).parents[2] / "docs" / "paper.md"
+    assert to_markdown() in page.read_text(encoding="utf-8")

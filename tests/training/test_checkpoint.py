@@ -24,7 +24,7 @@ def run(tmp_path_factory):
         ({"model": 3}, "it does not name its network"),
         ({"optimizer": None}, "is damaged: "),
         ({"progress": {"steps": 1}}, "is damaged: .*steps"),
-        ({"progress": {"step": "1"}}, "is damaged: the progress of a run is numbers"),
+        ({"progress": {"step": "1"}}, "is damaged: the progress of a run must be numbers"),
         ({"network": {}}, "is damaged: Error.* in loading state_dict"),
         ({"average": 3}, "is damaged: "),
         ({"totals": torch.zeros(99)}, "is damaged: "),
@@ -56,5 +56,5 @@ def test_a_published_checkpoint_may_have_the_suffix_of_a_run(tmp_path):
 def test_weights_that_ship_are_a_start():
     network = create_model("recurrent-gocor", {"fine": True})
     assert "tensors of recurrent-gocor; 66 of fine start anew" in start_network(network, "default")
-    with pytest.raises(ValueError, match="no weights of pwcnet ship to start from: give a checkpoint"):
+    with pytest.raises(ValueError, match="no weights of pwcnet are part of gocor: give a checkpoint to start from"):
         start_network(create_model("pwcnet", {"width": 0.125}), "default")

@@ -52,7 +52,7 @@ def test_methods_whose_size_cannot_be_trusted(method):
     data = zipped(bytes(10**7), method, promised=10)
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=f"a is packed by method {method}: pack it anew, by deflate"):
+        with pytest.raises(ValueError, match=f"a is packed by method {method}: pack it again, by deflate"):
             read(data)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:

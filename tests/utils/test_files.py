@@ -1,5 +1,6 @@
 """Whole files: reading, atomic writing, and errors that name the path."""
 
+import errno
 import os
 
 import pytest
@@ -61,6 +62,17 @@ def test_atomic_writing_says_where_it_cannot_write(tmp_path, monkeypatch):
         write_bytes_atomically(tmp_path / "a", b"")
 
 
+def test_an_error_that_cannot_be_changed_names_the_file(tmp_path):
+    """PyAV's errors of a full disk are like this."""
+
+    class FixedError(OSError):
+        filename = property(lambda self: None)
+
+    with pytest.raises(OSError, match=r"No space left on device: .*out\.mp4"), atomic_path(tmp_path / "out.mp4"):
+        raise FixedError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
 def test_several_files_at_once(tmp_path):
     folder = tmp_path / "new" / "folder"
     assert write_files(folder, {"a": b"1", "b": b"2"}) == [folder / "a", folder / "b"]
@@ -110,6 +122,12 @@ def test_only_regular_files_are_read(tmp_path):
             read_bytes(tmp_path / name)
     with pytest.raises(ValueError, match="is not a path"):
         read_bytes("a\0b")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has such files")
+def test_an_error_while_reading_names_the_file():
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        read_bytes("/proc/self/mem")
 
 
 def test_a_file_beyond_the_limit_is_not_read(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Whole runs: what is written, that frames and times are kept, one scale of colours, resumption and bounded memory."""
 
+import os
 import weakref
 from fractions import Fraction
 
@@ -255,6 +256,33 @@ def test_outputs_are_checked_before_the_work(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             check_output(output, overwrite=False)
+
+
+@pytest.mark.parametrize("name", ["link", "link.mp4", "pipe.mp4"])
+def test_outputs_that_cannot_be_written_are_found_before_the_work(tmp_path, name):
+    for link in ("link", "link.mp4"):
+        (tmp_path / link).symlink_to(tmp_path / "nowhere" / link)
+    os.mkfifo(tmp_path / "pipe.mp4")
+    with pytest.raises((OSError, ValueError), match=r"does not exist|it is a folder or a device"):
+        check_output(tmp_path / name, overwrite=True)
+
+
+@pytest.mark.parametrize("rate", [0.001, 10_000])
+def test_extreme_rates_can_be_written(tmp_path, network, rate):
+    source = open_source(str(images(tmp_path / "in", steady_shift(3))), rate)
+    make_video(source, tmp_path / "out.mp4", network, VideoOptions(matching=PLAIN))
+    assert [time * Fraction(str(rate)) for time in read_clip(tmp_path / "out.mp4")[1]] == [0, 1, 2]
+
+
+def test_a_clip_does_not_replace_itself(tmp_path, network):
+    folder = images(tmp_path / "in", steady_shift(3))
+    write_clip(tmp_path / "a.mp4", steady_shift(3))
+    before = {path: path.read_bytes() for path in (tmp_path / "a.mp4", *folder.iterdir())}
+    for source, output in ((folder, folder), (folder / "*.png", folder), (tmp_path / "a.mp4", tmp_path / "a.mp4")):
+        with pytest.raises(ValueError, match="would replace the frames that it is made of"):
+            run(source, output, network)
+    assert {path: path.read_bytes() for path in before} == before
+    run(folder, folder / "out.mp4", network)
 
 
 @pytest.mark.parametrize(

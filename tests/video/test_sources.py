@@ -133,8 +133,9 @@ def test_wrong_arguments(tmp_path):
     with pytest.raises(ValueError, match="rate is for images"):
         open_source(str(tmp_path / "a.mp4"), 10)
     write_image(tmp_path / "a.png", steady_shift(1)[0])
-    with pytest.raises(ValueError, match="rate must be a positive number"):
-        open_source(str(tmp_path), -1)
+    for rate in (-1, 0, 1e-300, 1e300, float("nan")):
+        with pytest.raises(ValueError, match=r"rate must be from 0\.001 to 10,000 frames per second, got"):
+            open_source(str(tmp_path), rate)
     with pytest.raises(ValueError, match="holds no images"):
         open_source(str(tmp_path / "*.jpg"))
     write_image(tmp_path / "a.jpg", steady_shift(1)[0])

@@ -109,6 +109,7 @@ def test_wrong_options():
         ({"motion": "affine"}, "motion must be one of"),
         ({"border": "blur"}, "border must be one of"),
         ({"smooth": 0}, "smooth must be at least 1"),
+        ({"smooth": 10**12}, "smooth must be at most 10,000 frames"),
     ):
         with pytest.raises(ValueError, match=message):
             Stabilization(**options)

@@ -12,9 +12,9 @@ WEB = Path(__file__).parent / "web"
 TITLE = "GOCor: why does this pixel match?"
 HEAD = (
     '<div class="gc-head"><h1>GOCor: why does this pixel match?</h1><p>A network matches every pixel of one image with '
-    "another. <b>Plain correlation</b> compares two pixels at a time, so look-alikes score as high as the true match. "
-    "<b>GOCor</b> optimises a filter for each pixel while it matches: the filter answers to its own pixel and not to "
-    "look-alikes. Click a pixel under <b>Why it matches</b> and compare.</p></div>"
+    "another. <b>Plain correlation</b> compares two pixels at a time, so places that look alike score as high as the "
+    "true match. <b>GOCor</b> optimises a filter for each pixel, which scores high at its own pixel and low at places "
+    "that look alike. Click a pixel under <b>Why it matches</b> to compare.</p></div>"
 )
 EMPTY = '<div class="gc-empty">The result appears here. Choose an example, or give two images and press Match.</div>'
 TABS = {
@@ -104,7 +104,7 @@ def _controls(actions: Actions) -> dict[str, Any]:
                     )
         found["align"] = gr.Checkbox(
             start.align,
-            label="Align wide baselines first, and fit a homography to flat scenes",
+            label="Align images with a wide baseline, and fit a homography to flat scenes",
             visible=shown(actions.facts[start.model], "align"),
             elem_id="align",
         )
@@ -114,9 +114,9 @@ def _controls(actions: Actions) -> dict[str, Any]:
 
 _SLIDERS = (
     {
-        "iters_global": ("Iterations, global GOCor", "0: filters as they start"),
-        "iters_local": ("Iterations, local GOCor", "0: filters as they start"),
-        "updates": ("Recurrent updates", "more: slower and finer"),
+        "iters_global": ("Iterations, global GOCor", "0: the initial filters"),
+        "iters_local": ("Iterations, local GOCor", "0: the initial filters"),
+        "updates": ("Recurrent updates", "more updates are slower and more accurate"),
     },
     {
         "max_size": ("Shrink to at most", "longer side in pixels"),

@@ -20,16 +20,16 @@ BACKGROUND = 0.45  # brightness of the query behind a heat map
 SCALING = 2.0  # exponent of the scores' colours, so that high scores stand out
 
 NOTE = (
-    "Bright: a high score. Each map is scaled to its own maximum; negative scores show the query alone. "
-    "<b>○</b> the match that the network found, <b>×</b> the highest score, where it is elsewhere. "
-    f"<b>Rival</b>: the highest score more than {PEAK_RADIUS} cells from the match, divided by the highest score "
-    "nearer to it. Above 1, a look-alike wins."
+    "Bright places have a high score. Each map is scaled to its own maximum. Where scores are negative, only the query "
+    "is shown. <b>○</b> is the match that the network found, <b>×</b> the highest score if it is at another place. "
+    f"<b>Rival</b> is the highest score more than {PEAK_RADIUS} cells from the match, divided by the highest score "
+    "nearer to it. Above 1, a wrong place has the highest score."
 )
 LAYERS = {
-    "global": "The global layer compares the pixel with all of the query. GOCor learns from the reference, while it "
-    "matches, which places look alike, and lowers their scores.",
-    "local": "The local layer searches the square around a match that is known roughly. GOCor makes the peak narrow. "
-    "Look-alikes outside the square are not its task, so they may stay; only scores inside are counted here.",
+    "global": "The global layer compares the pixel with the whole query. GOCor finds in the reference which places "
+    "look alike, and lowers their scores.",
+    "local": "The local layer searches only the square, around a rough match. GOCor makes the peak narrow. Scores "
+    "outside the square can be high, but they are not used, and only scores inside are counted here.",
 }
 
 
@@ -74,8 +74,11 @@ def result_views(outcome: Outcome) -> dict[str, str]:
             "Flow: the colour is the direction, its saturation the length of the motion from reference to query.",
         ),
         "overlay": _compare(result.reference, warped, "blend", "Reference", "Query, warped by the flow")
-        + _figure(difference, "Reference in red, warped query in cyan: grey where they agree, fringes where not."),
-        "before": _compare(result.query, warped, "wipe", "Query as it was", "Query, warped to the reference"),
+        + _figure(
+            difference,
+            "Reference in red, warped query in cyan. Grey: both agree. Double contours: wrong flow.",
+        ),
+        "before": _compare(result.query, warped, "wipe", "Query before warping", "Query, warped to the reference"),
         "matches": _figure(drawn, f"{len(matches)} matches with confidence 0.5 or more; at most 100 are drawn."),
         "confidence": _figure(
             draw_confidence(result.confidence, max_side=SHOWN),
@@ -147,7 +150,7 @@ def _square(layer: Layer, match: tuple[float, float], query: Picture) -> str:
 def _card(title: str, heat: Picture, peak: Peak, match: tuple[float, float], query: Picture, square: str) -> str:
     """One heat map with its caption."""
     cross = "" if peak.hit else _mark(peak.position, query, "gc-cross")
-    verdict = "✓ at the match" if peak.hit else f"✗ {peak.distance:.0f} px off"
+    verdict = "✓ at the match" if peak.hit else f"✗ {peak.distance:.0f} px away from it"
     ratio = f"{peak.ratio:.2f}" if np.isfinite(peak.ratio) else "∞"
     return (
         f'<figure class="gc-card {"gc-good" if peak.hit else "gc-bad"}"><div class="gc-frame">'

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .work import Work
+from .work import Kind, Work
 
 Scale = Literal["full", "cpu", "quick"]
 """Sizes of images and batches: those of a GPU, those that take minutes on a few CPU cores, or about one minute."""
@@ -104,8 +104,29 @@ def scaling(scale: Scale) -> list[Table]:
     return [Table(title, cases, growth=True) for title, cases in series]
 
 
+def recurrent(scale: Scale) -> list[Table]:
+    """The recurrent network on plain features, on GOCor filters, and with its fine stage."""
+    sizes = {"full": [(376, 1242), (1200, 1664)], "cpu": [(480, 640)], "quick": [(128, 192)]}[scale]
+    batch, size = {"full": (12, (352, 480)), "cpu": (1, (352, 480)), "quick": (1, (96, 128))}[scale]
+    inference = [_recurrent("network", each, updates=12) for each in sizes]
+    return [
+        Table("Recurrent network, image in to flow and confidence out", inference),
+        Table("Recurrent network, training steps: forward, loss, backward", [_recurrent("training", size, batch)]),
+    ]
+
+
+def _recurrent(kind: Kind, size: tuple[int, int], batch: int = 1, updates: int | None = None) -> Case:
+    """A row of the recurrent network; training has its own number of updates."""
+    plain = Work(kind, "recurrent", size, batch, updates=updates)
+    gocor = replace(plain, name="recurrent-gocor")
+    many = f"{batch}×" if kind == "training" else ""
+    label = f"{many}{size[0]}×{size[1]}" + ("" if updates is None else f", {updates} updates")
+    return Case(label, {"plain": plain, "GOCor": gocor, "GOCor, fine": replace(gocor, options=(("fine", True),))})
+
+
 SECTIONS: dict[str, Callable[[Scale], list[Table]]] = {
     "networks": networks,
+    "recurrent": recurrent,
     "modules": modules,
     "training": training,
     "scaling": scaling,
@@ -119,11 +140,11 @@ def tables(section: str, scale: Scale, dtype: str, *, recorded: bool = False) ->
         section: one of `SECTIONS`.
         scale: sizes of images and batches.
         dtype: dtype of the networks and layers.
-        recorded: add tables of networks and training steps as CUDA graphs.
+        recorded: add tables of networks and of training steps as CUDA graphs.
     """
     found = SECTIONS[section](scale)
     plain = [_with(table, dtype=dtype) for table in found]
-    if not recorded or section not in ("networks", "training"):
+    if not recorded or section not in ("networks", "recurrent", "training"):
         return plain
     return plain + [replace(_with(t, dtype=dtype, recorded=True), title=f"{t.title}, as CUDA graphs") for t in found]
 
@@ -138,7 +159,7 @@ def _with(table: Table, **options: Any) -> Table:
 
 
 def _pair(
-    kind: Literal["network", "training"],
+    kind: Kind,
     name: str,
     size: tuple[int, int],
     *,

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,13 +21,16 @@ class Work:
     """A piece of work to measure.
 
     Attributes:
-        kind: `"network"` is a network from image tensors to flow; `"layer"` is a local correlation layer; `"training"`
-            is the forward pass of a network, a loss and the backward pass, with TF32 on a GPU.
+        kind: `"network"` is a network from image tensors to flow, and to confidence if it learns one; `"layer"` is a
+            local correlation layer; `"training"` is the forward pass of a network, a loss and the backward pass, with
+            TF32 on a GPU.
         name: name of the network, or `"plain"` or `"gocor"` for a layer.
         size: (height, width) of the images or of the layer's features.
         batch: number of pairs.
         iters_local: iterations of local GOCor, `None` for the layers' own number.
         iters_global: iterations of global GOCor, likewise.
+        updates: updates of a recurrent network, `None` for its own number.
+        options: options in which a network differs from the registered one, as pairs of name and value.
         channels: channels of a layer's features.
         radius: radius of a layer.
         backward: include a layer's backward pass, for both feature maps and all parameters.
@@ -41,6 +44,8 @@ class Work:
     batch: int = 1
     iters_local: int | None = None
     iters_global: int | None = None
+    updates: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
     channels: int = 0
     radius: int = 4
     backward: bool = False
@@ -55,7 +60,8 @@ class Work:
     def _load(self, device: torch.device) -> MatchingNetwork:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntrainedWarning)  # untrained networks are as fast as trained ones
-            network = load_model(self.name, None, device=device, dtype=getattr(torch, self.dtype))
+            dtype = getattr(torch, self.dtype)
+            network = load_model(self.name, None, options=dict(self.options), device=device, dtype=dtype)
         return network.accelerate(getattr(torch, self.dtype)) if self.recorded else network
 
     def _images(self, device: torch.device, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -68,10 +74,12 @@ class Work:
     def _network(self, device: torch.device, generator: torch.Generator) -> Callable[[], object]:
         network = self._load(device)
         reference, query = self._images(device, generator)
+        options = self._iters() | {"updates": self.updates, "min_size": 0}  # 0: images are not enlarged
 
-        def forward() -> Tensor:
+        def forward() -> object:
+            match = network.predict if network.learns_confidence else network
             with torch.inference_mode():
-                return network(reference, query, **self._iters(), min_size=0)  # images are not enlarged
+                return match(reference, query, **options)
 
         return forward
 

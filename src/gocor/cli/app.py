@@ -10,10 +10,10 @@ from ..utils.errors import InputError
 from .errors import warnings_as_lines
 from .options import Device, Weights
 
-Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets other machines in.")]
-Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")]
-StartModel = Annotated[str, Option(help="Network that is preselected, and that --weights belong to.")]
-Largest = Annotated[int, Option(min=128, help="Largest longer side in pixels that a visitor may choose to match at.")]
+Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets other machines connect.")]
+Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
+StartModel = Annotated[str, Option(help="Network that is selected at the start. --weights are for this network.")]
+Largest = Annotated[int, Option(min=128, help="Largest longer side, in pixels, that a visitor can choose to match at.")]
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -27,9 +27,10 @@ def app(
 ) -> None:
     """Match two images on a web page, and see why a pixel matches.
 
-    Prints the address of the page. Images are given by upload, paste or camera. The page shows the flow, an overlay,
-    the matches and the confidence; a click on a pixel shows its scores under plain correlation and under GOCor.
-    Nothing leaves this machine, and temporary files are removed. Ctrl-C ends it. Needs gocor[app].
+    Prints the address of the page; open it in a browser. Images come from a file, the clipboard or a camera. The page
+    shows the flow, an overlay, the matches and the confidence. A click on a pixel shows its scores with plain
+    correlation and with GOCor. No data leaves this machine, and temporary files are removed. Ctrl-C stops the server.
+    Needs extra packages: pip install 'gocor[app]'.
 
     Example: gocor app --port 7860
     """

@@ -29,33 +29,46 @@ FILE_WIDTH = 160  # columns of a table that is printed to a file or a pipe
 
 def bench(
     sections: Annotated[
-        list[str] | None, Argument(help="networks, modules, training, scaling, match; default: all but match.")
+        list[str] | None,
+        Argument(
+            help="What to measure: networks, recurrent, modules, training, scaling, match.",
+            show_default="all but match",
+        ),
     ] = None,
     *,
     device: Device = "auto",
-    dtype: Annotated[Precision, Option(help="Precision of networks; 16 bits by autocast.")] = "float32",
-    quick: Annotated[bool, Option("--quick", help="Small images and batches: a minute or two on two cores.")] = False,
-    full: Annotated[bool, Option("--full", help="On a CPU, measure the sizes of a GPU too: hours.")] = False,
-    repeats: Annotated[int | None, Option(min=1, help="Timed calls of each variant.")] = None,
-    threads: Annotated[int | None, Option(min=1, help="CPU threads; by default torch decides.")] = None,
-    pairs: Annotated[Path | None, Option(help="For match: CSV file of pairs, in place of rendered ones.")] = None,
+    dtype: Annotated[Precision, Option(help="Precision of the networks; 16 bits by autocast.")] = "float32",
+    quick: Annotated[
+        bool, Option("--quick", help="Small images and batches: one or two minutes on two cores.")
+    ] = False,
+    full: Annotated[
+        bool, Option("--full", help="On a CPU, also measure the large sizes of a GPU, which takes hours.")
+    ] = False,
+    repeats: Annotated[
+        int | None,
+        Option(min=1, help="Number of timed calls of each variant.", show_default="20 on a GPU, 3 or 5 on a CPU"),
+    ] = None,
+    threads: Annotated[int | None, Option(min=1, help="Number of CPU threads.", show_default="torch decides")] = None,
+    pairs: Annotated[Path | None, Option(help="For match: CSV file of pairs to use instead of rendered ones.")] = None,
     model: Annotated[str, Option(help="For match: name of the network.")] = MODEL,
-    batch: Annotated[int, Option(min=1, help="For match: number of pairs to match at once.")] = 4,
+    batch: Annotated[int, Option(min=1, help="For match: number of pairs that the network matches at once.")] = 4,
     formats: Annotated[str, Option(help="For match: formats of the flow file, as in gocor match.")] = "flo",
     processes: Annotated[
-        int, Option(min=1, help="For match: also measure the network in so many processes on the device.")
+        int, Option(min=1, help="For match: also measure this number of processes on one device.")
     ] = 1,
-    memory: Annotated[bool, Option(help="Measure peak memory too.")] = True,
+    memory: Annotated[bool, Option(help="Also measure peak memory.")] = True,
     json: Annotated[Path | None, Option(help="Also write the results to this JSON file.")] = None,
 ) -> None:
     """Measure time and memory of GOCor and of plain correlation.
 
-    Prints one table per section: networks, local layers, training steps, and growth with the image size. Writes a file
-    only with --json. Times are medians in milliseconds. The variants of a row take turns, so that their ratio is
-    reliable on a busy machine too. Memory is the peak of allocated memory on a GPU, and the growth of a separate
-    process on a CPU. The section match measures pairs per second from image files to result files, where the time
-    goes, and OpenCV DIS and SIFT with MAGSAC++ on the same pairs: rendered ones of 480×640 pixels, on a GPU 128 of
-    768×1024. The network is measured without and with pictures, after batches that warm up.
+    Prints tables for each section: networks, the recurrent network (recurrent), local layers (modules), training steps
+    (training), and growth with the image size (scaling). Writes a file only with --json. Times are medians in
+    milliseconds. The variants of a row are timed in turns, so their ratio is reliable on a busy machine too. Memory is
+    the peak of allocated memory on a GPU, and the growth of a separate process on a CPU.
+
+    The section match measures pairs per second from image files to result files, the time of each part, and OpenCV DIS
+    and SIFT with MAGSAC++ on the same pairs. By default these are rendered pairs of 480×640 pixels, or 128 pairs of
+    768×1024 pixels on a GPU. The network is measured without and with pictures, after batches that warm up.
 
     Example: gocor bench networks --quick
     """
@@ -156,7 +169,7 @@ def _check(sections: list[str] | None, json: Path | None, pairs: Path | None, *,
     if pairs is not None and MATCH not in chosen:
         raise InputError("--pairs is for the section match")
     if exclusive:
-        raise InputError("--quick and --full exclude each other")
+        raise InputError("--quick and --full cannot be combined")
     if json is not None:
         check_target(json)
     return chosen

@@ -13,7 +13,13 @@ from .errors import warnings_as_lines
 def convert(
     source: Annotated[Path, Argument(metavar="IN", help="A published checkpoint (.pth).")],
     target: Annotated[Path, Argument(metavar="OUT", help="File to write (.safetensors).")],
-    model: Annotated[str | None, Option(help="One of `gocor models`; default: found by the keys of IN.")] = None,
+    model: Annotated[
+        str | None,
+        Option(
+            help="Name of the network; `gocor models` lists them.",
+            show_default="recognised by the parameter names in IN",
+        ),
+    ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace OUT if it exists.")] = False,
 ) -> None:
     """Convert a published checkpoint to a safetensors file.

@@ -29,11 +29,16 @@ def preview(
     *,
     output: Annotated[Path, Option("--output", "-o", help="Picture to write, .png or .jpg.")],
     preset: Annotated[str, Option(help=PRESETS)] = "static",
-    objects: Annotated[Path | None, Option(help="Cut-outs with transparency, or a COCO file (.json).")] = None,
-    images: Annotated[Path | None, Option(help="Folder or zip of the photos that the COCO file annotates.")] = None,
-    count: Annotated[int, Option(min=1, help="Number of pairs.")] = 8,
-    size: Annotated[int, Option(min=16, help="Side of the images, in pixels.")] = 256,
-    seed: Annotated[int, Option(min=0, help="Seed; another one gives other pairs.")] = 0,
+    objects: Annotated[
+        Path | None,
+        Option(help="Moving objects: a folder or zip file of images with transparency, or a COCO file (.json)."),
+    ] = None,
+    images: Annotated[
+        Path | None, Option(help="Folder or zip file of the photos that the COCO file annotates.")
+    ] = None,
+    count: Annotated[int, Option(min=1, help="Number of pairs to draw.")] = 8,
+    size: Annotated[int, Option(min=16, help="Side of the square images, in pixels.")] = 256,
+    seed: Annotated[int, Option(min=0, help="Random seed; another seed gives other pairs.")] = 0,
 ) -> None:
     """Draw synthetic training pairs as one picture.
 

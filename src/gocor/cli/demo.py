@@ -16,13 +16,13 @@ TABLE_ROWS = (0, 1, 2, 3, 4, -1)  # plain correlation, GOCor after 0 to 3 iterat
 
 def demo(
     output: Output = Path("gocor-demo"),
-    seed: Annotated[int | None, Option(min=0, help="Render another façade than the default one.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Random seed of the façade.", show_default="a fixed façade")] = None,
 ) -> None:
     """Compare plain correlation with GOCor on a rendered façade.
 
-    Its windows look alike. Writes demo.png, which shows the scores of one window under both, and the two views,
-    reference.png and query.png. Prints how often the highest score is at the true match. Needs no data and no trained
-    weights.
+    All windows of the façade look alike, so plain correlation confuses them. Writes demo.png, which shows the scores of
+    one window with plain correlation and with GOCor, and the two views, reference.png and query.png. Prints how often
+    the highest score is at the true match. Needs no data and no trained weights.
 
     Example: gocor demo -o gocor-demo
     """
@@ -54,14 +54,16 @@ def print_measures(study: "Study") -> None:
 
     x, y = study.pixel
     table = Table(title=f"The window at ({x:.0f}, {y:.0f}), and all pixels that both views show", box=SIMPLE)
-    for header in ("volume", "peak off", "elsewhere/truth", "all: median", "all: right"):
-        table.add_column(header, justify="left" if header == "volume" else "right", no_wrap=True)
+    for header in ("scores of", "error", "elsewhere/truth", "all: median", "all: right"):
+        table.add_column(header, justify="left" if header == "scores of" else "right", no_wrap=True)
     for m in (study.measures[row] for row in TABLE_ROWS):
         table.add_row(m.name, f"{m.error:.0f} px", f"{m.ratio:.2f}", f"{m.median_ratio:.2f}", f"{m.hits:.1%}")
     Console().print(table)
+    echo("error: distance of the highest score from the true match.")
     echo(
         f"elsewhere/truth: highest score more than {PEAK_RADIUS * CELL:.0f} px from the true match, divided by the "
         "highest score nearer to it."
     )
-    echo(f"right: highest score within {HIT_RADIUS * CELL:.0f} px of the true match.")
-    echo("Features are hand-made. GOCor has its initial parameters and no query term.")
+    echo("median: elsewhere/truth of all pixels, the median.")
+    echo(f"right: share of pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match.")
+    echo("The features are hand-made. GOCor has its initial parameters and no query objective.")

@@ -9,15 +9,16 @@ from .options import Device, Json
 if TYPE_CHECKING:
     from ..doctor.checks import Check
 
-Checks = Annotated[bool, Option("--checks/--no-checks", help="Run the self-test too; it takes a few seconds.")]
+Checks = Annotated[bool, Option("--checks/--no-checks", help="Also run the self-test, which takes some seconds.")]
 
 
 def doctor(*, device: Device = "auto", checks: Checks = True, json: Json = False) -> None:
-    """Say what is installed, which code runs, and whether it works.
+    """Print what is installed and which code runs, and test it.
 
-    Prints versions, extras, devices and the chosen forms of GOCor. Then it tests itself: the weights that ship have
-    the right SHA-256, every form of GOCor agrees with the plain one, and the bundled pair of pictures is matched right.
-    The exit code is 1 if a check fails. Include the output of this command when you report a problem.
+    Prints versions, extras, devices, and the code that runs for each layer. The self-test checks three things: the
+    weights of the package have the right SHA-256, the fast code of every layer agrees with the plain code, and the
+    match of a bundled image pair is correct. The exit code is 1 if a check fails. Include the output when you report a
+    problem.
 
     Example: gocor doctor
     """

@@ -43,7 +43,7 @@ def describe(error: Exception) -> str:
 
 def _line(error: Exception) -> str:
     if is_out_of_memory(error):
-        return "not enough memory: try a smaller --max-size or --batch"
+        return "not enough memory: try smaller images (--max-size, --size) or a smaller --batch"
     if isinstance(error, OSError):
         place = error.filename2 or error.filename  # `filename2` is the target of a renaming.
         return f"{place}: {error.strerror}" if place else error.strerror or str(error)

@@ -28,33 +28,48 @@ FILE_WIDTH = 1000  # columns of a table that is printed to a file or a pipe
 Dataset = Annotated[
     str,
     Argument(
-        help="hpatches, hpatches-240, hpatches-i, eth3d, megadepth, kitti2012, kitti2015, kitti (both), sintel-clean, "
+        help="Name of a data set: hpatches, hpatches-240, hpatches-i, eth3d, megadepth, kitti2012, kitti2015, kitti "
+        "(both), sintel-clean, "
         "sintel-final, sintel (both), tss, middlebury, stereo, flyingchairs, flyingthings3d, hd1k, manifest (a CSV or "
         "JSON file of your own pairs), or dev (every data set found in a folder)."
     ),
 ]
-Root = Annotated[Path, Option(help="Folder of the data set, or the file of a manifest.")]
+Root = Annotated[Path, Option(help="Folder of the data set, or the CSV or JSON file of a manifest.")]
 Models = Annotated[
     list[str] | None,
     Option(
         "--model",
-        help="One of `gocor models`, NAME:CHECKPOINT, or a baseline: identity, dis, farneback, sift-homography. Repeat "
-        "the option to compare several.",
+        help="Name of a network (`gocor models` lists them), NAME:CHECKPOINT, or a baseline: identity, dis, farneback, "
+        "sift-homography. Repeat the option to compare several.",
     ),
 ]
 Weights = Annotated[
-    str, Option(help="`default`: those that ship; `none`: untrained; a checkpoint; or a folder of NAME.safetensors.")
+    str,
+    Option(
+        help="For models without a CHECKPOINT: a checkpoint file, or a folder of files NAME.safetensors; `default`: "
+        "the weights of the package; `none`: untrained networks.",
+    ),
 ]
 Rules = Annotated[
     RuleName | None,
     Option(
-        help="paper: the protocol behind the paper's numbers, the default for its data sets; text: the protocol that "
-        "its text describes; inside: one protocol for all, over points whose target lies inside the query."
+        help="Protocol. paper: that of the paper's numbers; text: that of the paper's text, which averages Sintel over "
+        "images; inside: the same for all data sets, over points whose true target lies inside the query.",
+        show_default="inside for dev and manifest, otherwise paper",
     ),
 ]
-Fast = Annotated[bool, Option("--fast", help="Faster and less finely, as `gocor match --fast`.")]
-Align = Annotated[bool, Option("--align", help="Align wide baselines and planar scenes, as `gocor match` does.")]
-Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
+Fast = Annotated[bool, Option("--fast", help="Trade accuracy for speed, as `gocor match --fast`.")]
+Align = Annotated[
+    bool,
+    Option(
+        "--align",
+        help="Align images with a wide baseline and treat planar scenes, as `gocor match` does by default. Without it, "
+        "the network alone is scored.",
+    ),
+]
+Limit = Annotated[
+    int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.", show_default="all")
+]
 Geometry = Annotated[bool, Option("--geometry", help="Also score homographies and camera poses from the flow (AUC).")]
 Calibration = Annotated[
     bool, Option("--calibration", help="Also measure how often matches of each confidence are right (ECE, AUC, AUSE).")
@@ -62,12 +77,19 @@ Calibration = Annotated[
 Confidence = Annotated[
     ConfidenceName | None,
     Option(
-        help="For --calibration: the confidence that the network has learnt, or that of the forward-backward error; "
-        "default: the first if the network learns it."
+        help="For --calibration: the confidence that the network has learnt, or that of the forward-backward error.",
+        show_default="learnt if the network learns it",
     ),
 ]
-Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with all models.")]
-Pixel = Annotated[str | None, Option(help="X,Y of the reference pixel whose confidences the sheets show.")]
+Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw, with all models side by side.")]
+Pixel = Annotated[
+    str | None,
+    Option(
+        metavar="X,Y",
+        help="For --sheets: the reference pixel whose scores are drawn.",
+        show_default="a visible pixel near the centre",
+    ),
+]
 
 
 def evaluate(
@@ -97,10 +119,10 @@ def evaluate(
 ) -> None:
     """Score networks and baselines on a data set.
 
-    Prints a table of end-point errors, PCK and more, or with --json the same figures as JSON. Writes results.json,
+    Prints a table of end-point errors in pixels, and of PCK and other metrics in percent. Writes results.json,
     results.md and plots to OUTPUT, the scores of each pair to OUTPUT/pairs, and with --sheets pictures to
-    OUTPUT/sheets. Finished pairs are not computed again, so an interrupted command can be run again. A second command
-    into OUTPUT is refused while the first runs.
+    OUTPUT/sheets. An interrupted command can be run again: finished pairs are skipped. While it runs, a second command
+    with the same OUTPUT is refused.
 
     Example: gocor eval hpatches --root hpatches --model glunet-gocor -o results
     """

@@ -11,12 +11,16 @@ from .errors import warnings_as_lines
 from .options import Weights
 
 Model = Annotated[str, Argument(help="Name of a network; `gocor models` lists them.")]
-File = Annotated[Path, Option("--output", "-o", help="File to write; .onnx or .pt2 chooses the format.")]
+File = Annotated[Path, Option("--output", "-o", help="File to write; its suffix, .onnx or .pt2, is the format.")]
 Size = Annotated[
     int | None,
-    Option(min=0, help="Longer side that the network works at; 0: the images' own; default: the network's own."),
+    Option(
+        min=0,
+        help="Longer side, in pixels, that the network resizes images to; 0: the images' own size.",
+        show_default="the network's own",
+    ),
 ]
-Half = Annotated[bool, Option("--half", help="Convolutions in float16: about half the ONNX file, and faster on a GPU.")]
+Half = Annotated[bool, Option("--half", help="Compute convolutions in float16. An ONNX file is about half as large.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the file if it exists.")]
 
 
@@ -31,9 +35,9 @@ def export(
 ) -> None:
     """Export a network for onnxruntime and other programs.
 
-    Writes OUTPUT: a graph without custom operators that takes two images of any size and gives the flow at the
-    reference's size. Before the file is put in its place, it is run on three pairs of images, and its results are
-    compared with the network's. Prints the differences.
+    Writes OUTPUT, a graph that takes two images of any size and returns the flow at the size of the reference. It
+    holds no custom operators. The file is first run on three pairs of images and compared with the network. Prints the
+    differences; if they are too large, nothing is written.
 
     Example: gocor export glunet-gocor -o glunet.onnx --half
     """

@@ -21,48 +21,54 @@ if TYPE_CHECKING:
     from .progress import Narrator
 
 Reference = Annotated[Path, Argument(help="An image, a folder of images, or a CSV file that lists pairs.")]
-Query = Annotated[Path | None, Argument(help="The image or folder to match it with; left out with a CSV file.")]
+Query = Annotated[Path | None, Argument(help="The image or folder to match it with. Leave it out with a CSV file.")]
 Output = Annotated[
     str,
     Option(
         "--output",
         "-o",
-        help="Folder to write to, which is created if need be; an HDF5 file (.h5); or an address such as s3://….",
+        help="Folder to write to, which is created if it does not exist; or an HDF5 file (.h5); or an address such as "
+        "s3://bucket/results.",
     ),
 ]
 Model = Annotated[str, Option(help="Name of a network; `gocor models` lists them.")]
-Devices = Annotated[
-    str | None, Option(help="Several devices, separated by commas: a worker process on each, as in cuda:0,cuda:1.")
-]
+Devices = Annotated[str | None, Option(help="Devices to share the pairs, separated by commas, such as cuda:0,cuda:1.")]
 Ray = Annotated[
-    str | None, Option(metavar="ADDRESS", help="Match on a Ray cluster; `local` starts one on this machine.")
+    str | None,
+    Option(metavar="ADDRESS", help="Match on the Ray cluster at this address; `local` starts one on this machine."),
 ]
 Workers = Annotated[
-    int | None, Option(min=1, help="Workers on the Ray cluster; default: one per GPU, or per core if it has none.")
+    int | None,
+    Option(
+        min=1, help="Number of workers on the Ray cluster.", show_default="one per GPU, or one per core without GPUs"
+    ),
 ]
 Align = Annotated[
     bool | None,
     Option(
         "--align/--no-align",
-        help="Align wide baselines by a homography first, and fit one to the flow of planar scenes. [default: if the "
-        "network supports it]",
+        help="Align images with a wide baseline before matching, and fit a homography to planar scenes.",
+        show_default="if the network supports it",
     ),
 ]
-Batch = Annotated[int, Option(min=1, help="Number of pairs to match at once.")]
+Batch = Annotated[int, Option(min=1, help="Number of pairs that the network matches at once.")]
 Formats = Annotated[
-    str, Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm; `none`: matches alone.")
+    str,
+    Option(help="Formats of the flow file, separated by commas: flo, kitti, npz, pfm; `none`: write no flow."),
 ]
 Pictures = Annotated[
-    bool | None, Option("--pictures/--no-pictures", help="Draw pictures of the results. [default: for one pair only]")
+    bool | None,
+    Option("--pictures/--no-pictures", help="Draw pictures of the results.", show_default="for a single pair only"),
 ]
-MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of the points in matches.csv.")]
-MaxPoints = Annotated[int, Option(min=1, help="Largest number of points in matches.csv.")]
+MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of a match in matches.csv.")]
+MaxPoints = Annotated[int, Option(min=1, help="Largest number of matches in matches.csv.")]
 Fast = Annotated[
     bool,
     Option(
         "--fast",
-        help="Do not enlarge small images, make half the updates of a recurrent network, and compute in bfloat16 where "
-        "the device is faster at it; on a GPU also record a CUDA graph per image size.",
+        help="Trade accuracy for speed: small images are not enlarged, a recurrent network makes half the updates, and "
+        "convolutions run in bfloat16 where the device is faster with it. A GPU also records a CUDA graph for each "
+        "image size.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one line of JSON per pair.")]
@@ -97,12 +103,13 @@ def match(
 ) -> None:
     """Match two images, two folders, or the pairs of a CSV file.
 
-    Writes for each pair: the flow (flow.flo), the most confident matches (matches.csv) and done.json; for one pair also
-    pictures of the flow, the matches and the confidence, the query warped to the reference, and an overlay of both, in
-    which red is the reference, cyan the warped query, and grey means that both agree. One pair is written to OUTPUT,
-    several to OUTPUT/NAME. Images in two folders are paired by their names. A CSV file has the columns reference, query
-    and optionally name; its paths are relative to the file. Finished pairs are skipped, so an interrupted command can
-    be run again. Several processes may write to one OUTPUT.
+    Writes the flow (flow.flo), the most confident matches (matches.csv) and done.json, which marks the pair as
+    finished. A single pair is written to OUTPUT, several to OUTPUT/NAME. For a single pair, pictures are written too:
+    the flow, the matches, the confidence, the query warped to the reference, and an overlay of both. In the overlay the
+    reference is red and the warped query cyan; grey means that both agree.
+
+    Images in two folders are paired by their file names. A CSV file has the columns reference, query and optionally
+    name; its paths are relative to the file. An interrupted command can be run again: finished pairs are skipped.
 
     Example: gocor match left.jpg right.jpg -o matches
     """
@@ -177,7 +184,7 @@ def _place(device: str, devices: str | None, ray: str | None, workers: int | Non
     from ..pipeline.run import Place
 
     if devices is not None and (device != "auto" or ray is not None):
-        raise InputError("--devices excludes --device and --ray")
+        raise InputError("--devices cannot be combined with --device or --ray")
     if workers is not None and ray is None:
         raise InputError("--workers is the number of workers on a Ray cluster: it needs --ray")
     names = [device] if devices is None else [name.strip() for name in devices.split(",") if name.strip()]

@@ -5,19 +5,34 @@ from typing import Annotated
 
 from typer import Option
 
-Output = Annotated[Path, Option("--output", "-o", help="Folder to write to; it is created if need be.")]
-Weights = Annotated[str, Option(help="`default`: those that ship; `none`: an untrained network; or a checkpoint.")]
-Device = Annotated[str, Option(help="`cpu`, `cuda`, `cuda:1`, …; `auto` takes a GPU if there is one.")]
-ItersLocal = Annotated[int | None, Option(min=0, help="Iterations of local GOCor layers; default: the network's own.")]
-ItersGlobal = Annotated[int | None, Option(min=0, help="Iterations of the global GOCor layer; default: its own.")]
-Updates = Annotated[int | None, Option(min=1, help="Updates of a recurrent network; default: its own.")]
+Output = Annotated[Path, Option("--output", "-o", help="Folder to write to; it is created if it does not exist.")]
+Weights = Annotated[
+    str, Option(help="A checkpoint file; `default`: the weights of the package; `none`: an untrained network.")
+]
+Device = Annotated[str, Option(help="Device to compute on: `cpu`, `cuda`, `cuda:1`, …; `auto`: a GPU if there is one.")]
+OWN = "the network's own"
+ItersLocal = Annotated[int | None, Option(min=0, help="Iterations of the local GOCor layers.", show_default=OWN)]
+ItersGlobal = Annotated[int | None, Option(min=0, help="Iterations of the global GOCor layer.", show_default=OWN)]
+Updates = Annotated[
+    int | None, Option(min=1, help="Largest number of updates of a recurrent network.", show_default=OWN)
+]
 MinSize = Annotated[
-    int | None, Option(min=0, help="Enlarge smaller images to this longer side; 0: never; default: the network's own.")
+    int | None,
+    Option(
+        min=0,
+        help="Enlarge smaller images until their longer side has this many pixels; 0: never enlarge.",
+        show_default=OWN,
+    ),
 ]
 MaxSize = Annotated[
-    int, Option(min=0, help="Shrink larger images to this longer side; 0: never. The flow has full size anyway.")
+    int,
+    Option(
+        min=0,
+        help="Shrink larger images until their longer side has this many pixels, to save memory; 0: never shrink. The "
+        "flow is returned at the full size.",
+    ),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again.")]
-PRESETS = "static, dynamic, flow, parallax, fast, static-published or dynamic-published pairs."
-Json = Annotated[bool, Option("--json", help="Print the answer as JSON, for a program to read.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again, instead of skipping them.")]
+PRESETS = "Kind of pairs: static, dynamic, flow, parallax, fast, static-published or dynamic-published."
+Json = Annotated[bool, Option("--json", help="Print JSON, for other programs.")]

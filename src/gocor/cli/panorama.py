@@ -15,7 +15,7 @@ from .options import Device, MaxSize, Quiet, Weights
 
 Photos = Annotated[list[Path], Argument(help="Two or more photos, each of which overlaps with the next.")]
 File = Annotated[Path, Option("--output", "-o", help="Picture to write: .png or .jpg.")]
-Side = Annotated[int, Option(min=16, help="Longer side of the panorama in pixels, at most.")]
+Side = Annotated[int, Option(min=16, help="Largest longer side of the panorama, in pixels.")]
 
 
 def panorama(
@@ -33,8 +33,8 @@ def panorama(
 ) -> None:
     """Join photos of a flat scene, or of a rotating camera.
 
-    Writes OUTPUT: all photos warped to the middle one by homographies, with equal exposure, and blended. Give the
-    photos in the order in which they overlap, for instance from left to right.
+    Writes OUTPUT: all photos, warped to the middle one by homographies, adjusted to equal exposure, and blended. Give
+    the photos in the order in which they overlap, for example from left to right.
 
     Example: gocor panorama left.jpg middle.jpg right.jpg -o panorama.jpg
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..pipeline.run import Some
     from ..pipeline.stores import Store
 
-LEGEND = "overlay.png: red is the reference, cyan the warped query, grey both; dark red has no match in the query"
+LEGEND = "overlay.png: red is the reference, cyan the warped query; grey: both agree; dark red: no match in the query"
 INTERVAL = 60.0  # seconds between lines of progress where there is no terminal
 
 
@@ -53,7 +53,7 @@ class Narrator:
             return
         only = next(iter(todo.pairs))
         which = f"{skipped} of {self.total} pairs are" if only.name else f"{self.store.place(only)} is"
-        print(f"{which} finished already; --overwrite matches again", flush=True)
+        print(f"{which} finished already; use --overwrite to match again", flush=True)
 
     @contextmanager
     def progress(self, count: int) -> Iterator[None]:

@@ -18,24 +18,40 @@ if TYPE_CHECKING:
     from ..reconstruction.report import Report
     from ..reconstruction.run import Reconstruction
 
-Photos = Annotated[Path, Argument(help="Folder of the photos, three or more.")]
+Photos = Annotated[Path, Argument(help="Folder of three photos or more.")]
 Pairs = Annotated[
     str | None,
     Option(
-        help="Photos to match: exhaustive (all pairs), sequential (each with those that follow by name), or similar "
-        "(each with those that look alike to the network). [default: exhaustive up to 40 photos, else similar]"
+        help="Pairs of photos to match: exhaustive (all), sequential (each photo with the next ones by name), or "
+        "similar (each photo with the most similar ones).",
+        show_default="exhaustive up to 40 photos, otherwise similar",
     ),
 ]
-Neighbours = Annotated[int, Option(min=1, help="Photos to match each with, for sequential and similar pairs.")]
-MaxKeypoints = Annotated[int, Option(min=16, help="Keypoints of a photo that are looked for in the others, at most.")]
+Neighbours = Annotated[
+    int, Option(min=1, help="For sequential and similar pairs: number of photos to match each photo with.")
+]
+MaxKeypoints = Annotated[
+    int, Option(min=16, help="Largest number of keypoints of a photo that are searched in other photos.")
+]
 MinConfidence = Annotated[float, Option(min=0, max=1, help="Lowest confidence of a match.")]
 Camera = Annotated[str, Option(help="Camera model: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL or OPENCV.")]
 Focal = Annotated[
-    float | None, Option(min=0, help="Focal length in pixels to begin with; default: that of EXIF, or a guess.")
+    float | None,
+    Option(
+        min=0,
+        help="Initial focal length in pixels, which COLMAP refines.",
+        show_default="from EXIF, or 1.2 times the longer side",
+    ),
 ]
-OwnCameras = Annotated[bool, Option("--own-cameras", help="A camera per photo, rather than per size of photos.")]
+OwnCameras = Annotated[
+    bool,
+    Option(
+        "--own-cameras",
+        help="Give each photo its own camera. Otherwise photos of the same size and focal length share one.",
+    ),
+]
 DatabaseOnly = Annotated[bool, Option("--database-only", help="Stop after the database of verified matches.")]
-H5 = Annotated[bool, Option("--h5", help="Write features.h5 and matches.h5 for hloc, too.")]
+H5 = Annotated[bool, Option("--h5", help="Also write features.h5 and matches.h5 for hloc.")]
 
 
 def reconstruct(
@@ -63,10 +79,10 @@ def reconstruct(
 ) -> None:
     """Reconstruct cameras and 3-D points from photos, with COLMAP.
 
-    Writes database.db (keypoints and verified matches), sparse/0 (the model that COLMAP opens; sparse/1, … for photos
-    that are not connected with it), points.ply and report.json. Prints the number of registered photos and of points,
-    the mean reprojection error and the mean track length. Matches are kept in OUTPUT/matches, so an interrupted command
-    can be run again. Needs pycolmap: pip install 'gocor[sfm]'.
+    Writes to OUTPUT: database.db (keypoints and verified matches), sparse/0 (the largest model, for COLMAP), sparse/1,
+    … (models of photos that are not connected with it), points.ply and report.json. Prints the numbers of registered
+    photos and of points, the mean reprojection error in pixels and the mean track length. Matches are kept in
+    OUTPUT/matches, so an interrupted command can be run again. Needs pycolmap: pip install 'gocor[sfm]'.
 
     Example: gocor reconstruct photos -o model --fast
     """
@@ -112,7 +128,7 @@ def _match(work: "Reconstruction", pairs: Sequence["Pair"], device: str, *, over
 
     todo = work.unmatched(pairs, overwrite=overwrite)
     if len(todo) < len(pairs) and not quiet:
-        say(f"{len(pairs) - len(todo)} of {len(pairs)} pairs are matched already; --overwrite matches again")
+        say(f"{len(pairs) - len(todo)} of {len(pairs)} pairs are matched already; use --overwrite to match again")
     if not len(todo):
         return
     failed = 0

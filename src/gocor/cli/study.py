@@ -18,32 +18,49 @@ if TYPE_CHECKING:
 Name = Annotated[
     str,
     Argument(
-        help="ablation (I to VI, dynamic pairs), ablation-static (also the fusion of both directions), initializers, "
-        "eta, training-data (static and dynamic), training-iterations, iterations (in evaluation), run-time or "
-        "regularizer (with the learnt values)."
+        help="Study: ablation (I to VI, dynamic pairs), ablation-static (also the fusion of both directions), "
+        "initializers, eta, training-data (static or dynamic pairs), training-iterations, iterations (in evaluation), "
+        "run-time or regularizer (with the learnt values)."
     ),
 ]
 Eval = Annotated[
     list[str] | None,
-    Option("--eval", metavar="NAME=DIR", help="Data set of `gocor eval` to evaluate on; repeatable."),
+    Option(
+        "--eval",
+        metavar="NAME=DIR",
+        help="Data set to evaluate on, by its name in `gocor eval`; repeatable.",
+        show_default="pairs made from the photos",
+    ),
 ]
 Weights = Annotated[
-    str | None, Option(help="Study of iterations: `default` or a checkpoint to study, in place of training.")
+    str | None,
+    Option(help="Only for iterations: a checkpoint, or `default` for the weights of the package, instead of training."),
 ]
-Model = Annotated[str | None, Option(help="Study of the regulariser: basenet-gocor (default) or glunet-gocor.")]
+Model = Annotated[
+    str | None, Option(help="Only for regularizer: basenet-gocor or glunet-gocor.", show_default="basenet-gocor")
+]
 Runs = Annotated[
     Path | None,
-    Option(help="Folder of the training runs, OUTPUT/runs by default. Studies that share it train common runs once."),
+    Option(
+        help="Folder of the training runs. Studies that share it train common variants once.",
+        show_default="OUTPUT/runs",
+    ),
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop after this time; the same command continues the study.")
+    float | None,
+    Option(min=0, metavar="MINUTES", help="Stop after this time. Run the same command again to continue."),
 ]
 Seeds = Annotated[int, Option(min=1, help="Number of training runs of each variant.")]
-Quick = Annotated[bool, Option("--quick", help="Small networks and few steps, for minutes on a CPU.")]
-Limit = Annotated[int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.")]
-Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw with all variants.")]
+Quick = Annotated[
+    bool, Option("--quick", help="Try a study: small networks and few steps, which takes minutes on a CPU.")
+]
+Limit = Annotated[
+    int | None, Option(min=1, help="Largest number of pairs of each data set, evenly spaced.", show_default="all")
+]
+Sheets = Annotated[int, Option(min=0, help="Number of pairs of each data set to draw, with all variants side by side.")]
 Assignments = Annotated[
-    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Option of every training run, as of `gocor train`.")
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="Option of every training run, as in `gocor train`; repeatable."),
 ]
 
 
@@ -69,10 +86,9 @@ def study(
 ) -> None:
     """Repeat a study of the paper.
 
-    Trains every variant that is missing under one schedule, evaluates it, and prints our numbers beside the paper's.
-    Writes study.md, study.json and plots to OUTPUT, training runs to OUTPUT/runs, and scores of pairs to OUTPUT/pairs.
-    An interrupted study continues when the command is run again. Several studies train common runs once if they get the
-    same --runs.
+    Trains all variants of the study with the same schedule and evaluates them. Prints the results beside those of the
+    paper. Writes study.md, study.json and plots to OUTPUT, training runs to OUTPUT/runs, and the scores of each pair to
+    OUTPUT/pairs. Run the same command again to continue an interrupted study.
 
     Example: gocor study ablation --data photos --objects cutouts --eval hpatches=hpatches --seeds 3 -o ablation
     """

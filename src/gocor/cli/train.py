@@ -12,49 +12,79 @@ from .options import PRESETS
 NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
 
 Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
-Model = Annotated[str | None, Option(help="One of `gocor models`; basenet-gocor by default.")]
-Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run; runs/MODEL by default.")]
-Config = Annotated[Path | None, Option(help="TOML file of options; those on the command line take precedence.")]
-Resume = Annotated[bool, Option("--resume", help="Continue from OUTPUT/last.pt with the options of that run.")]
+Model = Annotated[
+    str | None, Option(help="Name of a network; `gocor models` lists them.", show_default="basenet-gocor")
+]
+Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run.", show_default="runs/MODEL")]
+Config = Annotated[Path | None, Option(help="TOML file of options. Options on the command line override it.")]
+Resume = Annotated[
+    bool, Option("--resume", help="Continue the run in OUTPUT from its last checkpoint, with its options.")
+]
 Init = Annotated[
-    Path | None, Option(help="Checkpoint to start from; `default` for the weights of the network that ship.")
+    Path | None,
+    Option(
+        help="Checkpoint to start from; `default`: the weights of the package.", show_default="random initial weights"
+    ),
 ]
 Objects = Annotated[
     list[Path] | None,
     Option(
-        help="Cut-outs that move in front of the photos, or a COCO file (with --set object_images=DIR); repeatable."
+        help="Objects that move in front of the photos: a folder or zip file of images with transparency, or a COCO "
+        "file (with --set object_images=DIR); repeatable."
     ),
 ]
-Preset = Annotated[str | None, Option(help=f"{PRESETS} `+` mixes several.")]
+Preset = Annotated[
+    str | None,
+    Option(
+        help=f"{PRESETS} Several can be mixed, as in dynamic+flow.",
+        show_default="dynamic with --objects, otherwise static",
+    ),
+]
 Recipe = Annotated[
     str | None,
-    Option(help="Options that ship, such as pwcnet-gocor-things; those on the command line take precedence."),
+    Option(
+        help="Name of a set of options that is part of the package, such as pwcnet-gocor-things. Options on the "
+        "command line override it."
+    ),
 ]
 Flow = Annotated[
     list[str] | None,
     Option(
         metavar="NAME[:OPTION=VALUE,…]=DIR",
-        help="Data set with optical flow to train on, instead of photos, such as sintel:pass=final=DIR; repeatable.",
+        help="Data set with optical flow to train on instead of photos, such as sintel:pass=final=DIR; repeatable.",
     ),
 ]
-FlowRoot = Annotated[Path | None, Option(help="Folder of the data sets of --flow without a DIR.")]
+FlowRoot = Annotated[Path | None, Option(help="Folder in which data sets of --flow without a DIR are searched.")]
 Eval = Annotated[
     list[str] | None,
     Option("--eval", metavar="NAME=DIR", help="Data set to evaluate on at each validation; repeatable."),
 ]
-Steps = Annotated[int | None, Option(help="Number of training steps.")]
+OWN = "depends on the network"
+Steps = Annotated[int | None, Option(help="Number of training steps.", show_default=OWN)]
 Batch = Annotated[
-    int | None, Option(help="Pairs per step, over all processes together; at most 4 by default on a CPU.")
+    int | None,
+    Option(
+        help="Pairs per step, over all processes together.",
+        show_default="depends on the network; at most 4 on a CPU",
+    ),
 ]
-Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.")]
-LearningRate = Annotated[float | None, Option(help="Highest learning rate.")]
-Seed = Annotated[int | None, Option(help="Seed of the initial weights and of the pairs.")]
-Device = Annotated[str | None, Option(help="`cpu`, `cuda`, …; by default a GPU if there is one.")]
+Size = Annotated[int | None, Option(help="Side of the square training images, in pixels.", show_default=OWN)]
+LearningRate = Annotated[float | None, Option(help="Highest learning rate of the schedule.", show_default=OWN)]
+Seed = Annotated[int | None, Option(help="Random seed of the initial weights and of the pairs.", show_default="0")]
+Device = Annotated[
+    str | None, Option(help="Device to train on: `cpu`, `cuda`, ….", show_default="a GPU if there is one")
+]
 TimeLimit = Annotated[
-    float | None, Option(metavar="MINUTES", help="End the run after this much training in total, over all resumes.")
+    float | None,
+    Option(
+        metavar="MINUTES",
+        help="End the run after this training time in total, over all resumed parts.",
+        show_default="none",
+    ),
 ]
 StopAfter = Annotated[
-    float | None, Option(metavar="MINUTES", help="Stop this process after this time; --resume continues the run.")
+    float | None,
+    Option(min=0, metavar="MINUTES", help="Stop this process after this time. --resume continues the run."),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -93,11 +123,13 @@ def train(
 ) -> None:
     """Train a network on a folder of photos.
 
-    Image pairs with exact flow are made from the photos. Writes to OUTPUT: best.safetensors (lowest validation error,
-    for `gocor match --weights`) with its model card card.md, latest.safetensors (weights of the last checkpoint),
-    final.safetensors, last.pt (for --resume), config.toml, log.jsonl, pictures of each validation, and TensorBoard's
-    event files if TensorBoard is installed. Ctrl-C ends the command after the current step and saves last.pt. A second
-    command into OUTPUT is refused while the first runs. Under `torchrun`, several processes train together.
+    Image pairs with exact flow are made from the photos during training. Writes to OUTPUT: best.safetensors (the
+    weights with the lowest validation error, for `gocor match --weights`) with its model card card.md,
+    latest.safetensors (the weights of the last checkpoint), final.safetensors, last.pt (for --resume), config.toml,
+    log.jsonl, pictures of each validation, and event files if TensorBoard is installed.
+
+    Ctrl-C ends the command after the current step and saves last.pt. While it runs, a second command with the same
+    OUTPUT is refused. Started by `torchrun`, several processes train together.
 
     Example: gocor train --data photos --model basenet-gocor -o runs/mine
     """

@@ -19,25 +19,40 @@ if TYPE_CHECKING:
 INTERVAL = {True: 0.2, False: 30.0}  # seconds between lines of progress, on a terminal and elsewhere
 
 Source = Annotated[str, Argument(help="A video file, a folder of frames, or a quoted pattern such as 'frames/*.png'.")]
-Output = Annotated[Path, Option("--output", "-o", help="A file .mp4, .mov or .mkv, or a folder for frames as PNG.")]
+Output = Annotated[
+    Path, Option("--output", "-o", help="Video file to write (.mp4, .mov or .mkv), or a folder for PNG frames.")
+]
 View = Annotated[
     str | None,
     Option(
-        help="`flow`, `side` (frame and flow; with --stabilize: before and after), `overlay` or `frame`. [default: "
-        "frame with --tracks or --stabilize, else flow]"
+        help="What to draw: `flow`, `side` (frame and flow; with --stabilize: before and after), `overlay` (flow over "
+        "the grey frame) or `frame`.",
+        show_default="frame with --tracks or --stabilize, otherwise flow",
     ),
 ]
-MaxFlow = Annotated[float | None, Option(help="Length in pixels with the full colour; default: measured in a sample.")]
+MaxFlow = Annotated[
+    float | None,
+    Option(help="Length of flow, in pixels, that is drawn in full colour.", show_default="the largest in a sample"),
+]
 Tracks = Annotated[int, Option(min=0, help="Number of points to follow through the clip, drawn as trails.")]
-TracksCsv = Annotated[Path | None, Option(help="File for the tracks: frame, track, x, y.")]
-Stabilize = Annotated[bool, Option("--stabilize", help="Steady the frames.")]
-Motion = Annotated[str | None, Option(help="Of the camera: `similarity` (default) or `homography`.")]
-Smooth = Annotated[int | None, Option(min=1, help="Standard deviation of the smoothing, in frames; 12 by default.")]
-Border = Annotated[str | None, Option(help="Of steady frames: `crop` (default) or `fill` with black.")]
-Flows = Annotated[Path | None, Option(help="Folder for the flow from each frame to the next.")]
-FlowFormat = Annotated[str, Option(help="Format of those files: flo, kitti, npz or pfm.")]
-Rate = Annotated[float | None, Option(help="Frames per second of images; 25 by default.")]
-Align = Annotated[bool, Option("--align", help="Align frames first, for clips whose frames are far from each other.")]
+TracksCsv = Annotated[Path | None, Option(help="CSV file to write the tracks to, with the columns frame, track, x, y.")]
+Stabilize = Annotated[bool, Option("--stabilize", help="Remove the shake of the camera.")]
+Motion = Annotated[
+    str | None, Option(help="For --stabilize: motion model, `similarity` or `homography`.", show_default="similarity")
+]
+Smooth = Annotated[
+    int | None,
+    Option(min=1, help="For --stabilize: standard deviation of the smoothing, in frames.", show_default="12"),
+]
+Border = Annotated[
+    str | None, Option(help="For --stabilize: `crop` borders, or `fill` them with black.", show_default="crop")
+]
+Flows = Annotated[Path | None, Option(help="Folder to write the flow from each frame to the next to.")]
+FlowFormat = Annotated[str, Option(help="For --flows: format of the files, flo, kitti, npz or pfm.")]
+Rate = Annotated[float | None, Option(help="Frames per second, if SOURCE is images.", show_default="25")]
+Align = Annotated[
+    bool, Option("--align", help="Align frames before matching, for clips with large motion between frames.")
+]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an output that exists.")]
 
 
@@ -69,10 +84,10 @@ def video(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the flow of a clip, follow its points, or steady it.
+    """Draw the flow of a clip, follow its points, or stabilise it.
 
-    Writes a video file or a folder of frames, with as many frames at the same times as the clip. Colours have one scale
-    for the whole clip. Audio is dropped. An interrupted command can be run again: it goes on after the last finished
+    Writes a video file or a folder of frames, with the number and times of frames of the clip. Colours have one scale
+    for the whole clip. Audio is dropped. An interrupted command can be run again: it continues after the last finished
     frames, which are kept in OUTPUT.work until the output is complete.
 
     Example: gocor video walk.mp4 -o flow.mp4 --view side
@@ -117,12 +132,14 @@ def _make(
 ) -> None:
     """Process the clip, and print what was made."""
     from ..models.weights import SHIPPED, UntrainedWarning, load_model
-    from ..utils.files import check_folder, file_stamp
+    from ..utils.files import check_folder, check_target, file_stamp
     from ..video import make_video, open_source
 
     for folder in (options.tracks_csv and options.tracks_csv.parent, options.flows):
         if folder is not None:
             check_folder(folder)
+    if options.tracks_csv is not None and options.tracks_csv.exists():
+        check_target(options.tracks_csv)
     clip = open_source(source, rate)
     with warnings_as_lines(UntrainedWarning):
         network = load_model(model, None if weights == "none" else weights, device=device, fast=fast)
@@ -137,9 +154,9 @@ def _make(
     if quiet:
         return
     if made.max_flow is not None:
-        echo(f"full colours: {made.max_flow:.3g} pixels")
+        echo(f"full colour at a flow of {made.max_flow:.3g} pixels")
     if made.zoom is not None:
-        echo(f"steady frames show {100 * made.zoom:.0f} % of the sides")
+        echo(f"stabilised frames show {100 * made.zoom:.0f} % of the width and height")
     for file in made.files:
         echo(f"wrote {file}")
 

@@ -262,11 +262,16 @@ def to_results(
     query_height, query_width = queries[0].shape[:2]
     size = working_size(network, height, width, options)
     confidence, occlusion = certainty(found, (query_height, query_width), working_scale(size, height, width))
+    flows = [flow.to("cpu", torch.float32, copy=True) for flow in found.forward]
+    if not all(flow.isfinite().all() for flow in flows):
+        raise InputError(
+            f"{network.name} finds a flow that is not finite: its weights are unfit, or numbers of 16 bits overflow"
+        )
     return [
         MatchResult(
             reference=references[i],
             query=queries[i],
-            flow=found.forward[i].to("cpu", torch.float32, copy=True),
+            flow=flows[i],
             confidence=confidence[i, 0].to("cpu", copy=True),
             occlusion=occlusion[i, 0].to("cpu", copy=True),
             model=network.name,

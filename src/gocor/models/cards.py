@@ -7,6 +7,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 from safetensors import safe_open
@@ -21,14 +22,16 @@ PROTOCOLS = {
     "match": "as `gocor match` uses it, with alignment",
 }
 FROM_DOCS = "../src/gocor/weights/"
+WIDTH = 120  # columns of Markdown
 FOOTER = "\nWritten by `python -m gocor.models.cards` from `{name}.toml`.\n"
-README = """# Weights that ship
+README = """# Weights of the package
 
 {table}
 
-PCK-5 is that of the network alone, in percent. All files are float16; statistics of batch normalisation are float32.
-Networks without a row have no trained weights. PWC-Net and PWC-Net-GOCor were trained and measured (`docs/results.md`),
-but their weights do not fit into the package.
+PCK-5 is the share of points within 5 pixels of the truth, in percent, on 16 pairs with changes of viewpoint, of the
+network alone. All files are float16; statistics of batch normalisation are float32. Networks without a row have no
+trained weights. PWC-Net and PWC-Net-GOCor were trained and measured (`docs/results.md`), but their weights are too
+large for the package.
 
 To ship another file, copy `best.safetensors` and `best.toml` of a run to this folder as `NAME.safetensors` and
 `NAME.toml`, where `NAME` is the name of the network, and run `python -m gocor.models.cards`. It writes the model cards
@@ -45,18 +48,20 @@ def model_card(row: WeightsRow, *, file: str, options: Mapping[str, Any]) -> str
         options: every option of the last training run; empty if there was none.
     """
     facts = {
-        "File": f"`{file}`, {row.bytes:,} bytes, SHA-256 `{row.sha256}`",
+        "File": f"`{file}`, {row.bytes:,} bytes",
+        "SHA-256": f"`{row.sha256}`",
         "Parameters": f"{row.parameters:,}",
         "Data": row.data,
         "Made with": row.made_with,
         "Licence": row.licence,
     }
-    parts = [f"# {row.model or file.partition('.')[0]}", row.summary, _bullets(facts)]
+    parts = [f"# {row.model or file.partition('.')[0]}", _wrapped(row.summary), _bullets(facts)]
     if row.metrics:
         values = "\n".join(f"| {name} | {value} |" for name, value in row.metrics.items())
         at = " at {}×{}".format(*options["size"]) if "size" in options else ""
         caption = "mean end-point error in pixels, and percentages of pixels within 1, 3 and 5 pixels of the truth"
-        parts += ["## Metrics", f"On held-out pairs{at}: {caption}.", f"| metric | value |\n|---|---:|\n{values}"]
+        table = f"| metric | value |\n|---|---:|\n{values}"
+        parts += ["## Metrics", _wrapped(f"On held-out pairs{at}: {caption}."), table]
     for evaluation in row.evaluations:
         parts += _evaluation_section(evaluation)
     for number, run in enumerate(row.runs, 1):
@@ -109,7 +114,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _bullets(facts: Mapping[str, object]) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value != "")
+    return "\n".join(_wrapped(f"- {name}: {value}", "  ") for name, value in facts.items() if value != "")
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _evaluation_section(evaluation: Evaluation) -> list[str]:
@@ -130,7 +139,7 @@ def _evaluation_section(evaluation: Evaluation) -> list[str]:
 
 def _run_section(run: TrainingRun, title: str) -> list[str]:
     facts = _bullets({"Steps": run.steps, "Seed": run.seed, "Time": run.time})
-    return [f"## {title}", *([run.note] if run.note else []), facts, f"```\n{run.command}\n```"]
+    return [f"## {title}", *([_wrapped(run.note)] if run.note else []), facts, f"```\n{run.command}\n```"]
 
 
 if __name__ == "__main__":

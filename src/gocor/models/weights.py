@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..utils.errors import InputError
-from ..utils.files import check_file, write_bytes_atomically
+from ..utils.files import open_file, write_bytes_atomically
 from ..utils.options import flatten
 from .backbones import VGGPyramid
 from .network import MatchingNetwork
@@ -25,6 +25,7 @@ from .zoo import FEATURES, WeightsRow, describe, shipped, shipped_file
 from .zoo import SHIPPED as SHIPPED  # other modules import it from here
 
 FORMAT = "gocor-1"
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class UntrainedWarning(UserWarning):
@@ -62,11 +63,11 @@ def load_model(
         path = None if weights is None else Path(weights)
     state, metadata = ({}, {}) if path is None else read_state(path)
     network = create_model(name, variant_of(metadata) | flatten(options or {}))
-    if _is_vgg(network.pyramid):
+    if _is_vgg(network.pyramid) and metadata.get("vgg16") != "inside":
         load_vgg(network.pyramid, read_state(shipped_file(FEATURES))[0])
     if path is None:
-        why = "start values were asked for" if weights is None else "no trained weights of it ship yet"
-        warnings.warn(f"{name} is untrained ({why}): its output means nothing", UntrainedWarning, stacklevel=2)
+        why = "untrained weights were requested" if weights is None else "gocor has no trained weights for it"
+        warnings.warn(f"{name} is untrained ({why}): its output is meaningless", UntrainedWarning, stacklevel=2)
     else:
         _fill(network, path, state, metadata)
     if dtype in (torch.float16, torch.bfloat16):
@@ -88,6 +89,8 @@ def choose_device(device: str | torch.device) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, ImportError) as error:
         raise InputError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+    if chosen.type == "meta":
+        raise InputError(f"device {device!r} cannot be used here: its tensors hold no values")
     return chosen
 
 
@@ -107,6 +110,9 @@ def load_weights(network: MatchingNetwork, path: str | os.PathLike[str]) -> None
 def _fill(
     network: MatchingNetwork, path: str | os.PathLike[str], state: dict[str, Tensor], metadata: dict[str, str]
 ) -> None:
+    broken = next((key for key, value in state.items() if value.dtype in FLOATS and not value.isfinite().all()), None)
+    if broken is not None:
+        raise InputError(f"{path} holds values that are not finite, in {broken}: use an earlier checkpoint")
     try:
         if metadata.get("format") == FORMAT:
             _load_own(network, state, metadata)
@@ -114,7 +120,9 @@ def _fill(
             if not isinstance(network.pyramid, VGGPyramid):
                 raise InputError("it holds VGG-16 features, which this network does not use")
             load_vgg(network.pyramid, state)
-            warnings.warn(f"{path} holds VGG-16 features only: the rest is untrained", UntrainedWarning, stacklevel=3)
+            warnings.warn(
+                f"{path} holds VGG-16 features only: all other parameters are untrained", UntrainedWarning, stacklevel=3
+            )
         else:
             load_published_state(network, state)
     except ValueError as error:
@@ -174,7 +182,7 @@ def identify(state: dict[str, Tensor]) -> str:
         except ValueError:
             continue
         return name
-    raise InputError("the checkpoint belongs to none of our networks")
+    raise InputError("the checkpoint fits none of the networks of gocor")
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
@@ -190,7 +198,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], name
     """
     state, metadata = read_state(Path(source))
     if metadata.get("format") == FORMAT:
-        raise InputError(f"{source} is a file of ours already: it needs no conversion")
+        raise InputError(f"{source} is already a file of gocor: it needs no conversion")
     if "features.0.weight" in state:
         raise InputError(f"{source} holds VGG-16 features only: there is no network to convert")
     try:
@@ -248,7 +256,7 @@ def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors or torch file. Pickled code in it is never run."""
     if not path.exists():
         raise FileNotFoundError(f"no such checkpoint: {path}")
-    check_file(path)
+    open_file(path).close()  # safetensors says of a file that may not be read that it does not exist
     try:
         with safe_open(path, "pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118

@@ -139,7 +139,7 @@ def shipped_file(name: str) -> Path:
     """Path of weights that ship. Their SHA-256 is checked at the first call in a process."""
     row, path = shipped()[name], SHIPPED / f"{name}.safetensors"
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, though it ships with gocor: {REPAIR}")
+        raise FileNotFoundError(f"{path} is missing, although it is part of gocor: {REPAIR}")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != row.sha256:

@@ -33,7 +33,7 @@ FORMS = (
         "tensor-cores", "local", False,
         "NVIDIA GPU from Ampere on, Triton; 16 or 32 bits, R ≤ 4, up to 128 channels (bfloat16: 256); initialiser "
         "simple or zero, no query objective",
-        "2 to 9 times faster than gram-kernels: one launch from features to volume",
+        "up to 9 times faster than gram-kernels: one launch from features to volume",
         "local_tile_triton.py",
     ),
     Form(
@@ -52,13 +52,13 @@ FORMS = (
     Form(
         "gram-kernels", "global", False,
         "the same GPUs; 16 or 32 bits; R with 3×3 kernels and 16, 32 or 64 channels, where gram is the cheaper form",
-        "2.5 times faster than gram: 22 launches in place of 217",
+        "1.2 to 5 times faster than gram: 22 launches instead of 217",
         "global_triton.py",
     ),
     Form(
         "gram", "global", True,
         "anywhere, chosen where it needs fewer multiply-adds than filters",
-        "up to 10 times faster than filters in training: no products with the channels in the loop",
+        "up to 1.7 times faster than filters: no products with the channels in the loop",
         "gram.py",
     ),
     Form(
@@ -73,6 +73,6 @@ FORMS = (
 
 def forms_table() -> str:
     """The forms as a Markdown table, in the order in which they are tried."""
-    head = ["form", "module", "gradients", "needs", "buys", "file"]
+    head = ["form", "module", "gradients", "needs", "advantage", "file"]
     rows = [[f"`{f.name}`", f.module, "yes" if f.gradients else "no", f.needs, f.buys, f"`{f.file}`"] for f in FORMS]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

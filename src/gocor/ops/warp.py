@@ -125,7 +125,7 @@ def resize_flow(
     new_height, new_width = check_size("size", size)
     check_choice("mode", mode, ("bilinear", "nearest"))
     if (query_size is None) != (new_query_size is None):
-        raise InputError(f"query_size and new_query_size go together, got {query_size} and {new_query_size}")
+        raise InputError(f"query_size and new_query_size must be given together, got {query_size} and {new_query_size}")
     height, width = flow.shape[-2:]
     rx, ry = new_width / width, new_height / height
     if query_size is None or new_query_size is None:

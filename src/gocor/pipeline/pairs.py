@@ -1,5 +1,6 @@
 """The pairs that `gocor match` is given: two images, two folders, or a CSV file."""
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from ..data.io.images import image_files
 from ..utils.errors import InputError
 
 SHOWN_NAMES = 3  # names that an error message shows
+MAX_NAME = 255  # bytes of the name of a file, in all usual file systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ def find_pairs(reference: Path, query: Path | None) -> Collection[Pair]:
         raise InputError(f"{reference} takes no QUERY: a .csv file lists both images of a pair")
     if query is None:
         if not is_list:
-            raise InputError(f"{reference} needs a QUERY")
+            raise InputError(f"{reference} needs a QUERY, an image or folder to match it with")
         return PairList(reference)
     for path in (reference, query):
         if not path.exists():
@@ -60,7 +62,7 @@ def _images(folder: Path) -> dict[str, Path]:
     images: dict[str, Path] = {}
     for path in image_files(sorted(folder.iterdir())):
         if path.stem in images:
-            raise InputError(f"{images[path.stem]} and {path.name} have the same name, by which images are paired")
+            raise InputError(f"{images[path.stem]} and {path.name} have the same name, but images are paired by name")
         images[path.stem] = path
     if not images:
         raise InputError(f"{folder} holds no images")
@@ -107,6 +109,6 @@ class PairList(Collection[Pair]):
                 raise InputError(f"{self.path}, row {number}: reference and query must both be given")
             reference, query = (self.path.parent / values[column] for column in ("reference", "query"))
             name = values.get("name") or f"{reference.stem}-{query.stem}"
-            if name in (".", "..") or set(name) & set("/\\:\0"):
+            if name in (".", "..") or set(name) & set("/\\:\0") or len(os.fsencode(name)) > MAX_NAME:
                 raise InputError(f"{self.path}, row {number}: the name {name!r} cannot be used as the name of a folder")
             yield number, Pair(reference, query, name)

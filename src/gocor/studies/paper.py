@@ -1,4 +1,4 @@
-"""The numbers of the paper, as data. `python -m gocor.studies.paper` prints them as the tables of docs/results.md."""
+"""The numbers of the paper, as data. `python -m gocor.studies.paper` prints them as the tables of docs/paper.md."""
 
 import math
 import tomllib
@@ -71,7 +71,7 @@ def column_title(column: str) -> str:
 
 
 def to_markdown() -> str:
-    """All tables, as docs/results.md shows them."""
+    """All tables, as docs/paper.md shows them."""
     return "\n".join(
         f"{fill(table.title + ':', WIDTH)}\n\n{table.to_markdown()}\n" for table in paper_tables().values()
     )

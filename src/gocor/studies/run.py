@@ -19,11 +19,12 @@ from ..evaluation.runner import Evaluation
 from ..matching.options import MatchOptions
 from ..models.network import MatchingNetwork
 from ..models.registry import sketch
-from ..models.weights import UntrainedWarning
+from ..models.weights import UntrainedWarning, choose_device
 from ..training.config import FILE as CONFIG
 from ..training.config import TrainConfig, make_config, merge_options, read_toml
 from ..training.loop import train
 from ..training.run import FINAL
+from ..training.sources import SOURCE_OPTIONS, Sources, open_sources
 from ..utils.errors import InputError
 from ..utils.timing import compare
 from .definitions import Study, Variant
@@ -69,6 +70,7 @@ class StudyRun:
     roots: Mapping[str, str] = field(default_factory=dict)
     scores: dict[str, list[Scores]] = field(default_factory=dict)
     learnt: dict[str, list[dict[str, Learnt]]] = field(default_factory=dict)
+    _opened: tuple[list[Any], Sources] | None = field(default=None, init=False, repr=False)
 
     def spread(self, label: str) -> dict[str, dict[str, tuple[float, float | None]]]:
         """Mean of a row over its seeds and standard deviation between them (`None` for one seed), by data set."""
@@ -89,6 +91,14 @@ class StudyRun:
         }
         preset = {} if "flow" in self.training else {"preset": variant.preset}
         return make_config(merge_options(preset | self._fitting(variant), own))
+
+    def sources(self, config: TrainConfig) -> Sources:
+        """The pairs of a training run: those of the run before, which take time to read, if they are the same."""
+        options = [getattr(config, name) for name in SOURCE_OPTIONS]
+        if self._opened is None or self._opened[0] != options:
+            self._opened = None  # frees the memory of the other photos first
+            self._opened = options, open_sources(config, choose_device(config.device))
+        return self._opened[1]
 
     def run_folder(self, variant: Variant, seed: int) -> Path:
         """Folder of a variant's training run, named by what is trained, so that equal variants share it."""
@@ -138,11 +148,13 @@ def run_study(run: StudyRun, *, stop_after: float | None = None, quiet: bool = F
     """
     trained = {run.run_folder(variant, 0): variant for variant in run.study.variants if variant.trained}
     if run.weights is not None and len(trained) != 1:
-        raise InputError(f"{run.study.name} trains {len(trained)} variants: weights cannot stand for all of them")
+        raise InputError(
+            f"{run.study.name} trains {len(trained)} variants: weights can replace the training of one variant only"
+        )
     seeds = run.seeds if trained and run.weights is None else run.seeds[:1]
     end = math.inf if stop_after is None else time.monotonic() + 60 * stop_after
-    for variant in trained.values() if run.weights is None else ():
-        for seed in seeds:
+    for seed in seeds if run.weights is None else ():
+        for variant in trained.values():
             if not _train(run, variant, seed, end, quiet=quiet):
                 return False
     for variant in run.study.variants:
@@ -171,7 +183,8 @@ def _train(run: StudyRun, variant: Variant, seed: int, end: float, *, quiet: boo
     if left <= 0:
         return False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    return train(config, resume=True, stop_after=None if left == math.inf else left, quiet=quiet).finished
+    limit = None if left == math.inf else left
+    return train(config, resume=True, stop_after=limit, sources=run.sources(config), quiet=quiet).finished
 
 
 def _saved(config: TrainConfig) -> dict[str, Any]:

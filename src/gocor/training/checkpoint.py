@@ -68,7 +68,9 @@ def load_checkpoint(folder: Path, step: TrainStep) -> Progress:
     if content["model"] != step.network.name:
         raise InputError(f"{path} belongs to a run of {content['model']}, not of {step.network.name}")
     if content.get("variant", {}) != step.network.variant:
-        raise InputError(f"{path} belongs to a run with other options of the network: they cannot change on a resume")
+        raise InputError(
+            f"{path} belongs to a run with other options of the network: they cannot change when it is resumed"
+        )
     try:
         return _restore(content, step)
     except InputError as error:
@@ -83,7 +85,7 @@ def _restore(content: dict[str, Any], step: TrainStep) -> Progress:
         raise InputError("holds the state of another optimiser")
     progress = Progress(**content["progress"])
     if not all(isinstance(value, (int, float)) for value in vars(progress).values()):
-        raise InputError("is damaged: the progress of a run is numbers")
+        raise InputError("is damaged: the progress of a run must be numbers")
     step.network.load_state_dict(content["network"])
     step.average.load_state_dict(content["average"])
     with torch.no_grad():  # in place: a CUDA graph may refer to these tensors
@@ -120,7 +122,7 @@ def start_network(network: MatchingNetwork, path: str | os.PathLike[str]) -> str
     """
     if str(path) == SHIPPED:
         if network.name not in shipped():
-            raise InputError(f"no weights of {network.name} ship to start from: give a checkpoint")
+            raise InputError(f"no weights of {network.name} are part of gocor: give a checkpoint to start from")
         path = shipped_file(network.name)
     content = load_pickle(Path(path)) if Path(path).suffix == ".pt" else None
     if not isinstance(content, dict) or content.get("format") != FORMAT:

@@ -120,7 +120,7 @@ def slow_cpu_hint(hours: float) -> str:
     """What to do about a run that takes long on a CPU."""
     return (
         f"about {hours:.0f} hours on this CPU: a GPU is much faster (--device cuda), a smaller --size takes less time, "
-        "and --time-limit 60 --set schedule_by=time ends a whole schedule within an hour"
+        "and --time-limit 60 --set schedule_by=time fits the whole schedule into an hour"
     )
 
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ..utils.errors import InputError
+from ..utils.files import check_folder
 from ..utils.locks import locked_folder
 from ..utils.precision import fast_math
 from . import checkpoint
@@ -59,11 +60,15 @@ def _train(
 ) -> Outcome:
     """`train` with the processes and the signals that it has set up."""
     folder = Path(config.output)
+    if group.main:
+        check_folder(folder)
     with locked_folder(folder) if group.main else nullcontext(True) as locked:
         with signals.interruptible(enabled=group.world_size == 1):
             has_checkpoint = (folder / checkpoint.FILE).exists()
             if has_checkpoint and not resume:
-                raise InputError(f"{folder} holds a run already: --resume continues it, another --output starts anew")
+                raise InputError(
+                    f"{folder} holds a run already: --resume continues it, another --output starts a new run"
+                )
             if config.batch % group.world_size:
                 raise InputError(f"batch must be a multiple of the {group.world_size} processes, got {config.batch}")
             step = build_step(config, group, resumed=has_checkpoint)

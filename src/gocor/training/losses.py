@@ -38,7 +38,7 @@ def loss_rule(config: TrainConfig, network: MatchingNetwork, levels: int) -> Los
     published = config.loss == "published"
     weights = network.published_loss_weights if published else network.loss_weights
     if not weights and not config.level_weights:
-        raise InputError(f"{network.name} states no weights of its levels' losses: set level_weights")
+        raise InputError(f"{network.name} has no loss weights for its levels: set level_weights")
     if config.level_weights:
         if len(config.level_weights) != levels:
             raise InputError(f"{network.name} has {levels} levels, level_weights has {len(config.level_weights)}")

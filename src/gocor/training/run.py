@@ -141,14 +141,14 @@ class Run:
         if self.config.graph is False or self.group.device.type != "cuda":
             return self.step.compute
         if self.group.world_size > 1:
-            self._say("several processes: steps run one kernel at a time, not as a CUDA graph")
+            self._say("several processes: steps run without a CUDA graph")
             return self.step.compute
         try:
             return record(self.step)
         except RuntimeError as error:
             if self.config.graph:
                 raise
-            self._say(f"no CUDA graph, steps run one kernel at a time: {str(error).splitlines()[0]}")
+            self._say(f"steps run without a CUDA graph: {str(error).splitlines()[0]}")
             return self.step.compute
         finally:
             clock.start_training()

@@ -20,6 +20,8 @@ VALIDATION_SEED = 1_000_003  # added to the seed of the run
 PRESET_SEED = 10_007  # added for each further preset, so that the presets of a batch show different photos
 HELD_OUT, MIN_HELD_OUT = 0.05, 8  # fraction and minimum number of the photos that are held out for validation
 MAX_STEPS_AHEAD = 2  # steps that the host may be ahead of the GPU: it stays busy, and few batches are in memory
+SOURCE_OPTIONS = ("data", "objects", "object_images", "preset", "size", "flow", "flow_root", "seed", "device")
+"""Options of a run that its pairs depend on."""
 T = TypeVar("T")
 
 

@@ -37,7 +37,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
         info = archive.getinfo(name)
         check_bytes(info.file_size, name)
         if info.compress_type not in METHODS:
-            raise InputError(f"{name} is packed by method {info.compress_type}: pack it anew, by deflate")
+            raise InputError(f"{name} is packed by method {info.compress_type}: pack it again, by deflate")
         packed, size = info.compress_size, info.file_size
         if size > MAX_DEFLATE * max(packed, 1) or packed > 2 * size + 1024:
             raise InputError(f"{name} promises {size} bytes out of {packed}, the archive is damaged")

@@ -46,7 +46,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     except OSError as error:
         # The error of a full disk names no file, the hidden one or its folder.
         if error.errno is not None and (hidden is None or error.filename in (None, str(hidden))):
-            error.filename = str(path)
+            _name(error, path)
         raise
 
 
@@ -133,10 +133,17 @@ def open_file(path: PathLike, *, limited: bool = True) -> BinaryIO:
 def read_bytes(path: PathLike) -> bytes:
     """Read a regular file, which must not be empty, nor larger than the limit of `limits`."""
     limit = max_bytes()
-    with open_file(path) as file:
-        data = file.read(os.fstat(file.fileno()).st_size)
-        while len(data) <= limit and (more := file.read(PIECE)):  # A file may grow, and those of /proc have no size.
-            data += more
+    try:
+        with open_file(path) as file:
+            data = file.read(os.fstat(file.fileno()).st_size)
+            while len(data) <= limit and (
+                more := file.read(PIECE)
+            ):  # A file may grow, and those of /proc have no size.
+                data += more
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # of a file that was opened, but cannot be read
+            _name(error, path)
+        raise
     check_bytes(len(data), str(path))
     if not data:
         raise InputError(f"{path} is empty: copy or download it again")
@@ -174,6 +181,14 @@ def check_target(path: PathLike) -> None:
     target = Path(path).resolve()  # a link to a file that does not exist yet is followed
     _check_target(path, target)
     remove_leftovers(target.parent)
+
+
+def _name(error: OSError, path: PathLike) -> None:
+    """Let an error name the path that the caller has given. PyAV's errors do not let themselves be changed."""
+    try:
+        error.filename = str(path)
+    except AttributeError:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _check_state(path: PathLike, state: os.stat_result, limited: bool) -> None:

@@ -55,7 +55,7 @@ class VideoOptions:
         if self.stabilize is not None and self.shown not in STEADY_VIEWS:
             raise InputError(f"stabilized clips have the view {' or '.join(STEADY_VIEWS)}, got {self.shown}")
         if self.shown == "frame" and not self.tracks and self.stabilize is None:
-            raise InputError("the view frame needs tracks or stabilize: it would be a copy of the clip")
+            raise InputError("the view frame would copy the clip: give tracks or stabilize too")
 
     @property
     def shown(self) -> str:

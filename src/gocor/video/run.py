@@ -12,7 +12,7 @@ from ..matching.sequence import match_sequence
 from ..models.network import MatchingNetwork
 from ..ops.homography import project
 from ..utils.errors import InputError
-from ..utils.files import check_folder, remove_leftovers, write_bytes_atomically
+from ..utils.files import check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ..viz import flow_scale
 from .analysis import Report, analyse
 from .clip import Clip, Source
@@ -25,6 +25,7 @@ from .tracks import Points, Trails
 from .work import Work, make_chunks
 
 SAMPLES = 8  # pairs of frames in which the scale of the colours is measured
+RATES = 0.001, 10_000
 CSV_HEADER = "frame,track,x,y\n"
 
 
@@ -57,8 +58,8 @@ def open_source(source: str, rate: float | None = None) -> Source:
         if rate is not None:
             raise InputError(f"rate is for images; {source} has its own")
         return VideoFile(Path(source))
-    if rate is not None and not 0 < rate < float("inf"):
-        raise InputError(f"rate must be a positive number of frames per second, got {rate}")
+    if rate is not None and not RATES[0] <= rate <= RATES[1]:  # a container stores it as a quotient of 32-bit integers
+        raise InputError(f"rate must be from {RATES[0]:g} to {RATES[1]:,} frames per second, got {rate:g}")
     return ImageSequence(images, Fraction(str(rate or 25)).limit_denominator(100_000))
 
 
@@ -70,7 +71,9 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise InputError(f"the output must be a folder or end in {expected}, got {output}")
     if output.suffix:
         import_av()
-    elif output.exists():
+        if output.is_symlink() or output.exists():
+            check_target(output)
+    else:
         check_folder(output)
     if overwrite or not output.exists() or (not output.suffix and not any(output.iterdir())):
         return
@@ -99,6 +102,7 @@ def make_video(
         note: further facts that the output depends on, such as the weights, as JSON can hold them.
         report: called with the name of a step, the number of finished frames and the number of all.
     """
+    _check_apart(source, output)
     output.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(output.parent)
     job = {"gocor": __version__, "source": source.stamp(), "model": network.name, "note": note, **options.as_dict()}
@@ -125,6 +129,15 @@ def make_video(
     sink.publish(make_chunks(clip.count))
     work.remove()
     return Made(files, clip, max_flow, zoom)
+
+
+def _check_apart(source: Source, output: Path) -> None:
+    """The output must not replace what it is made of: an interrupted run could not go on."""
+    stamp = source.stamp()
+    files = {Path(file["path"]) for file in (stamp if isinstance(stamp, list) else [stamp]) if file is not None}
+    targets = {output.resolve()} if output.suffix else {(output / f"{path.stem}.png").resolve() for path in files}
+    if targets & files:
+        raise InputError(f"{output} would replace the frames that it is made of: choose another output")
 
 
 def _scan(

@@ -13,11 +13,13 @@ from ..matching.result import MatchResult
 from ..ops.homography import Matrix, project
 from ..utils.arrays import Array, Picture
 from ..utils.checks import check_choice, check_count
+from ..utils.errors import InputError
 
 MAX_POINTS, MIN_CONFIDENCE = 2000, 0.5  # number and least confidence of the matches that the motion is fitted to
 MAX_ERROR = 2.0  # pixels of an inlier's error
 MIN_INLIERS, MIN_SHARE = 12, 0.25  # A motion with fewer inliers, or a smaller share of them, is unknown.
 MIN_ZOOM = 0.6  # Cropping keeps at least this share of the sides.
+MAX_SMOOTH = 10_000  # frames: minutes of video, where the mean over all frames is as smooth
 REACH = 3  # standard deviations of the smoothing, beyond which frames do not count
 
 
@@ -41,6 +43,8 @@ class Stabilization:
         check_choice("motion", self.motion, ("similarity", "homography"))
         check_choice("border", self.border, ("crop", "fill"))
         check_count("smooth", self.smooth, minimum=1)
+        if self.smooth > MAX_SMOOTH:
+            raise InputError(f"smooth must be at most {MAX_SMOOTH:,} frames, got {self.smooth}")
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name."""

@@ -52,7 +52,7 @@ class Work:
         remove_leftovers(self.folder)
         old = _read(self.folder / JOB)
         if self.folder.exists() and old is None and any(self.folder.iterdir()):
-            raise InputError(f"{self.folder} is in the way: it is where unfinished work would be, move it elsewhere")
+            raise InputError(f"{self.folder} is in the way: unfinished work is kept under this name, move it elsewhere")
         if old is not None and old != job:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)

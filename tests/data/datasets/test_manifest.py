@@ -53,7 +53,7 @@ def test_json_with_values_in_it_and_masks(folder):
         ("reference,query,flow\na1.png,b1.png\n", r"row 2: expected 3 values \(reference,query,flow\), got 2"),
         ("reference,query,flow\n", "lists no pairs"),
         ("reference,query,flow\na1.png,b1.png,1.flo\na1.png,b1.png,1.flo\n", "a second pair is named 'a1-b1'"),
-        ("reference,query,points,occluded\na1.png,b1.png,2.csv,b1.png\n", "occluded goes with flow"),
+        ("reference,query,points,occluded\na1.png,b1.png,2.csv,b1.png\n", "occluded can only be given with flow"),
     ],
 )
 def test_errors_are_one_line(folder, text, message):

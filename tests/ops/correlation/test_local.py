@@ -1,3 +1,4 @@
+import importlib
 import itertools
 
 import pytest
@@ -121,6 +122,23 @@ def test_sixteen_bit_inputs_are_accumulated_in_float32(half, radius, device):
         assert ours.dtype == half
         if bound is not None:  # a mean that would overflow float16 as a sum
             assert relative_error(ours, expected) < bound
+
+
+@pytest.mark.parametrize("name", ["reference", "matmul", "exported", "numba"])
+def test_a_float16_mean_is_finite_where_it_can_be_represented(name):
+    """Features of norm 1e4: the sum of their squares, 1e8, has no place in float16, their mean 4.9e4 has."""
+    if name == "numba":
+        pytest.importorskip("numba")
+    file = importlib.import_module(f"gocor.ops.correlation.{name}")
+    features = 1e4 * torch.nn.functional.normalize(torch.randn(1, 2048, 3, 4), dim=1)
+    half, scale = features.half(), 1 / 2048
+    exact = local_reference.correlate(half.double(), half.double(), 1, scale)
+    volume = file.correlate(half, half, 1, scale)
+    assert volume.dtype == torch.float16
+    assert volume.max() > 4.8e4
+    assert relative_error(volume, exact) < 1e-3
+    filters = file.adjoint_reference(volume, half, 1, scale)  # up to 4.9e4 · 2e2 · 9 before the scale
+    assert relative_error(filters, local_reference.adjoint_reference(volume.double(), half.double(), 1, scale)) < 1e-3
 
 
 def test_compiles_to_one_node(device):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from gocor import GlobalGOCor, LocalGOCor
+from gocor.ops.descent.reference import quotient
 
 
 def plain_scores(module, filters, features):
@@ -102,3 +103,25 @@ def test_the_published_floor_stalls_small_features_and_the_scale_free_step_does_
     fall = {m: m.explain(features, features, iters=7).objective for m in (floored, free)}
     assert fall[free][7] < 0.75 * fall[free][1]
     assert fall[floored][7] > 0.95 * fall[floored][1]
+
+
+def test_the_quotient_of_tiny_numbers_has_the_bits_of_a_division_and_a_finite_gradient():
+    numerator = torch.tensor([0.0, 1e-30, 1e-20, 3.0, 1e30, 1e30])
+    denominator = torch.tensor([1e-30, 1.2e-30, 1e-30, 7.0, 1e38, torch.inf])
+    upstream = torch.tensor([1.0, 1e-15, 1e-15, 1.0, 1.0, 1.0])
+    leaves = numerator.clone().requires_grad_(), denominator.clone().requires_grad_()
+    found = quotient(*leaves)
+    assert found.equal(numerator / denominator)
+    assert found.equal(quotient(numerator, denominator))
+    by_numerator, by_denominator = torch.autograd.grad((found * upstream).sum(), leaves)
+    wide = denominator.double()
+    torch.testing.assert_close(by_numerator, (upstream / wide).float())
+    torch.testing.assert_close(by_denominator, (-upstream * (numerator / wide) / wide).float())
+
+
+def test_derivatives_of_every_order_of_the_quotient():
+    leaves = [torch.rand(5, dtype=torch.float64).add(0.5).requires_grad_() for _ in range(2)]
+    assert torch.autograd.gradcheck(quotient, leaves)
+    assert torch.autograd.gradgradcheck(quotient, leaves)
+    third = torch.func.grad(torch.func.grad(torch.func.grad(quotient, 1), 1), 1)
+    torch.testing.assert_close(third(*(x[0] for x in leaves)), -6 * leaves[0][0] / leaves[1][0] ** 4)

@@ -104,6 +104,16 @@ def volume_and_gradients(module, reference, query):
 
 
 @pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("norm", [1e-8, 1e-7, 1e-5, 3e-5, 1e-4])
+def test_gradients_of_flat_features_of_tiny_norm_are_finite(norm):
+    features = torch.randn(1, 12, 1, 1).expand(FEATURES) + 1e-6 * torch.randn(FEATURES)
+    reference = norm * torch.nn.functional.normalize(features, dim=1).to(DEVICE)
+    module = LocalGOCor(RADIUS, regularizer="relative", form="gram-kernels").to(DEVICE)
+    results = volume_and_gradients(module, reference, reference)
+    assert all(result.isfinite().all() for result in results)
+
+
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("options", [{}, {"initializer": "zero"}, {"regularizer": "relative"}], ids=str)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_volume_and_gradients_of_the_module(options, layout):

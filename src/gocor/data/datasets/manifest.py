@@ -93,7 +93,7 @@ def _checked(row: Any, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: give one of flow, points, homography, got {' and '.join(truths) or 'none'}")
     masks = [key for key in ("valid", "occluded") if key in entry]
     if masks and truths != ["flow"]:
-        raise InputError(f"{where}: {masks[0]} goes with flow, got {truths[0]}")
+        raise InputError(f"{where}: {masks[0]} can only be given with flow, got {truths[0]}")
     entry["name"] = str(entry.get("name") or f"{Path(entry['reference']).stem}-{Path(entry['query']).stem}")
     return entry
 

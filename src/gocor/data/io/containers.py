@@ -35,7 +35,7 @@ def clean_jpeg(data: bytes) -> tuple[bytes, bytes]:
         raise InputError(TRUNCATED)
     scans = data.count(b"\xff\xda", at)
     if scans > MAX_SCANS:
-        raise InputError(f"it has {scans} scans, at most {MAX_SCANS} are decoded: save it anew")
+        raise InputError(f"it has {scans} scans, at most {MAX_SCANS} are decoded: save it again")
     return b"".join([*kept, data[at:]]), exif
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from . import rounding
-from .reference import Problem, residual_and_slope, squared_norm
+from .reference import Problem, quotient, residual_and_slope, squared_norm
 
 
 def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
@@ -53,7 +53,7 @@ def gram_descent(problem: Problem, filters: Tensor, iters: int) -> Tensor:
         smoothed_change = _smooth(p, change[:, count:])
         if smoothed_change is not None:  # ‖R ∗ T‖² = ⟨T, RᵀR ∗ T⟩
             denominator = denominator + (change[:, count:] * smoothed_change).sum(dims, keepdim=True)
-        length = numerator / denominator.clamp(min=p.floor)
+        length = quotient(numerator, denominator.clamp(min=p.floor))
         if p.smoothing is None:
             terms = torch.einsum("bkhw,bk->bhw", weights.square(), gram.diagonal(dim1=1, dim2=2)).unsqueeze(1)
             known = numerator > rounding.gradient_floor(terms.dtype) * terms

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from .smoothing import QuerySmoothing
@@ -96,6 +97,20 @@ def squared_norm(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return x.square().sum(dims, keepdim=True)
 
 
+def quotient(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """`numerator / denominator`, with a gradient that does not overflow where both are tiny.
+
+    Autograd multiplies the gradient by `numerator / denominator²`. Of features with a norm of 1e-5 that is infinite in
+    float32, although the product is not. With c the denominator's value, held constant, the factors of
+    `(numerator / c)·(c / denominator)` are applied one after the other. The result has the same bits, since the second
+    factor is one, and derivatives of every order are the same.
+    """
+    if not denominator.requires_grad:
+        return numerator / denominator
+    constant = denominator.detach().clamp(max=torch.finfo(denominator.dtype).max)  # ∞/∞ would not be one
+    return (numerator / constant) * (constant / denominator)
+
+
 def steepest_descent(
     problem: Problem, filters: Tensor, iters: int, observe: Callable[[State], object] | None = None
 ) -> Tensor:
@@ -126,7 +141,7 @@ def steepest_descent(
         if p.smoothing is not None:
             smoothed_change = p.smoothing(p.correlate(gradient, p.query))
             denominator = denominator + smoothed_change.square().flatten(1).sum(1).view(-1, 1, 1, 1)
-        step = p.step_factor * numerator / denominator.clamp(min=p.floor)
+        step = quotient(p.step_factor * numerator, denominator.clamp(min=p.floor))
         if observe is not None:
             observe(State(filters, scores, residual, smoothed, step, gradient, change))
         filters = filters - step * gradient

@@ -20,7 +20,7 @@ from ...matching.files import facts_of, parse_done
 from ...matching.result import MatchResult
 from ...utils.errors import InputError
 from ...utils.extras import import_extra
-from ...utils.files import PathLike, check_folder, check_target, remove_leftovers, write_bytes_atomically
+from ...utils.files import PathLike, check_file, check_folder, check_target, remove_leftovers, write_bytes_atomically
 from ...utils.locks import claimed
 from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
@@ -69,6 +69,8 @@ class Hdf5Store(Store):
         check_folder(self._path.parent)
         if self._path.is_symlink():  # its target's folder may not exist
             check_target(self._path)
+        if self._path.exists():  # opening a pipe would wait for its writer
+            check_file(self._path, limited=False)
 
     def place(self, pair: Pair) -> str:  # noqa: D102
         return f"{self._shown}:/{pair.name or ONLY}"

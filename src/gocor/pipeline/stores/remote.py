@@ -62,6 +62,6 @@ def _connect(root: str) -> tuple[Any, str]:
     fsspec = import_extra("fsspec", "ray", f"a store such as {root}")
     try:
         files, path = fsspec.core.url_to_fs(root)
-    except (ValueError, ImportError) as error:  # an unknown protocol, or one whose package is not installed
+    except (ValueError, ImportError, OSError) as error:  # an unknown protocol, a package or a server that is missing
         raise InputError(f"cannot write to {root}: {error}") from None
     return files, path
