@@ -65,7 +65,7 @@ def find_matchers(
     networks = [name for name in (text.partition(":")[0] for text in specifications) if name in REGISTRY]
     if options.iters_local is not None and not networks:
         raise InputError("iters_local is an option of networks, and no network is given")
-    if options.iters_global is not None and not any(map(has_global_layer, networks)):
+    if options.iters_global is not None and not any(sketch(name).has_global_layer for name in networks):
         raise InputError("iters_global is an option of networks with a global layer, and no such network is given")
     found: dict[str, NamedMatcher] = {}
     for specification in specifications:
@@ -122,11 +122,6 @@ def find_weights(name: str, weights: PathLike) -> str | None:
     if not path.is_file():
         raise FileNotFoundError(f"no such checkpoint: {path}")
     return str(path)
-
-
-def has_global_layer(name: str) -> bool:
-    """Whether a network has a global correlation layer."""
-    return sketch(name).has_global_layer
 
 
 def _weights_stamp(name: str, weights: str | None) -> Any:

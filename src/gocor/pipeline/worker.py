@@ -87,8 +87,7 @@ class Worker:
         writing would affect all other pairs too.
         """
         limits = self.limits
-        # With a GPU, these threads compute with one core each. On a CPU, the setting would also bind the network's
-        # threads.
+        # With a GPU, these threads compute with one core each. On a CPU, this would also bind the network's threads.
         alone = partial(torch.set_num_threads, 1) if torch.cuda.is_initialized() else None
         reading = ThreadPoolExecutor(limits.readers, "read", initializer=alone)
         writing = ThreadPoolExecutor(limits.writers, "write", initializer=alone)

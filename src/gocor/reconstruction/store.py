@@ -11,6 +11,7 @@ import numpy as np
 from ..matching.result import MatchResult
 from ..pipeline.job import Job, Note, Saved
 from ..pipeline.pairs import Pair
+from ..pipeline.stores import Store
 from ..utils.checks import check_count
 from ..utils.documents import parse_json
 from ..utils.errors import GOCorError
@@ -21,8 +22,8 @@ SUFFIX = ".npz"
 
 
 @dataclass(frozen=True)
-class AnchorStore:
-    """One file per pair in a folder; it implements `gocor.pipeline.stores.Store`.
+class AnchorStore(Store):
+    """One file per pair in a folder.
 
     Args:
         folder: folder to write to; it is created if it does not exist.
@@ -61,12 +62,6 @@ class AnchorStore:
         write_bytes_atomically(self._path(pair), buffer.getvalue())
         confidence, matches = float(result.confidence.mean()), len(forward.anchors) + len(backward.anchors)
         return Saved(self.place(pair), (self._path(pair),), confidence, matches)
-
-    def commit(self, pair: Pair, prepared: Saved) -> Saved:  # noqa: D102
-        return prepared
-
-    def close(self) -> None:  # noqa: D102
-        pass
 
     def read(self, pair: Pair) -> "PairMatches":
         """What was stored of a pair."""

@@ -105,8 +105,7 @@ class Run:
             self._validate_and_save(clock, checkpoint_due=False)
         with closing(self._batches()) as pairs:
             while True:
-                # All processes use the same clock (the latest) and any process's signal, so they save and stop
-                # together.
+                # All processes use the latest clock and any process's signal, so they save and stop together.
                 late = clock.since_checkpoint > 60 * config.checkpoint_minutes
                 state.seconds, elapsed, signalled, checkpoint_due = self.group.largest(
                     clock.trained, clock.elapsed, bool(self.signals.caught), late

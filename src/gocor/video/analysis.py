@@ -1,6 +1,7 @@
 """The pass over a clip that matches its frames."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +47,8 @@ def analyse(
     frames = source.frames(chunks[finished].start)
     results = match_sequence((picture for _, picture in frames), network, options.matching)
     for chunk in chunks[finished:]:
-        if options.stabilize is None:
-            with sink.chunk(chunk) as add:
-                step.run(chunk, clip.count, results, add, report)
-        else:
-            step.run(chunk, clip.count, results, None, report)
+        with sink.chunk(chunk) if options.stabilize is None else nullcontext() as add:
+            step.run(chunk, clip.count, results, add, report)
         work.save(chunk, step.take())
 
 

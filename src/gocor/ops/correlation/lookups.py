@@ -21,8 +21,7 @@ from ..transforms import Operator
 from .lookups_windows import ScoreWindows, bounded, interpolate
 from .reference import accumulation_dtype
 
-# Number of scores with a whole query level that the backward pass holds at a time: it fits a CPU's cache, or fills a
-# GPU.
+# Scores with a whole query level that the backward pass holds at a time: they fit a CPU's cache, or fill a GPU.
 BUDGET = {"cpu": 2**21, "accelerator": 2**27}
 
 

@@ -109,7 +109,7 @@ def _window(features, y, x, H, W, fc, fp, part, C: tl.constexpr, BLOCK_C: tl.con
 
 @triton.jit
 def _read(table, entry, pixel):
-    """A coefficient by location and pixel. Each thread reads its own values; `tl.load` would exchange them."""
+    """A coefficient by location and pixel. Each thread reads what it needs, which `tl.load` does not guarantee."""
     at = table + entry[:, None] + pixel[None, :]
     if INTERPRETED:
         return tl.load(at)
@@ -170,8 +170,7 @@ def _volume_kernel(
     w *= (tl.load(beta) / (tl.sum(w * w, 1) + stabilizer))[:, None]
     scores_u, scores_l = _scores(w, f1, f2, f3, PARTS), _scores(w, h1, h2, h3, PARTS)
     for i in range(ITERS):
-        # The compiler does not know that `zero` is 0, so it reads coefficients again and does not keep them in
-        # registers.
+        # The compiler does not know that `zero` is 0, so it reads coefficients again: they would fill the registers.
         here = tables + i * zero
         slope_u, pull_u = _slope_and_pull(scores_u, here, entry, upper, ETA)
         slope_l, pull_l = _slope_and_pull(scores_l, here, entry, lower, ETA)

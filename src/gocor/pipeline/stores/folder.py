@@ -7,9 +7,10 @@ from ...matching.result import MatchResult
 from ...utils.files import PathLike, check_folder, remove_leftovers
 from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
+from .base import Store
 
 
-class FolderStore:
+class FolderStore(Store):
     """A store in a folder: the result of the only pair in the folder itself, those of several in one folder each.
 
     Args:
@@ -39,12 +40,6 @@ class FolderStore:
         files = write_result(result, self._base / pair.name, job, note)
         shown = tuple(self._root / pair.name / file.name for file in files)
         return saved(self.place(pair), shown, self._base / pair.name)
-
-    def commit(self, pair: Pair, prepared: Saved) -> Saved:  # noqa: D102
-        return prepared
-
-    def close(self) -> None:  # noqa: D102
-        pass
 
 
 def write_result(result: MatchResult, folder: Path, job: Job, note: Note) -> list[Path]:

@@ -24,6 +24,7 @@ from ...utils.files import PathLike, check_file, check_folder, check_target, rem
 from ...utils.locks import claimed
 from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
+from .base import Store
 from .journal import JournaledFile, recover
 
 DONE = "done"  # the attribute of a group with the entries of done.json
@@ -41,7 +42,7 @@ class Entry:
     done: dict[str, Any]
 
 
-class Hdf5Store:
+class Hdf5Store(Store):
     """A store in one file. Each pair is a group with `matches`, `flow`, `confidence`, `occlusion`, and its notes.
 
     Args:

@@ -11,10 +11,11 @@ from ...utils.errors import InputError
 from ...utils.extras import import_extra
 from ..job import Job, Note, Saved, is_up_to_date
 from ..pairs import Pair
+from .base import Store
 from .folder import saved, write_result
 
 
-class RemoteStore:
+class RemoteStore(Store):
     """A store with the files of `FolderStore`. They are written to a local folder first and uploaded, `done.json` last.
 
     Args:
@@ -54,12 +55,6 @@ class RemoteStore:
             for file in files:
                 self._files.put_file(str(file), f"{target}/{file.name}")
             return saved(self.place(pair), tuple(f"{self.place(pair)}/{file.name}" for file in files), Path(folder))
-
-    def commit(self, pair: Pair, prepared: Saved) -> Saved:  # noqa: D102
-        return prepared
-
-    def close(self) -> None:  # noqa: D102
-        pass
 
 
 def _connect(root: str) -> tuple[Any, str]:
