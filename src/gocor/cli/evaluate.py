@@ -182,6 +182,8 @@ def _parse_pixel(text: str | None) -> tuple[float, float] | None:
         return None
     try:
         x, y = (float(part) for part in text.split(","))
+        if not (0 <= x < float("inf") and 0 <= y < float("inf")):
+            raise ValueError
     except ValueError:
         raise InputError(f"--pixel must be X,Y, got {text!r}") from None
     return x, y
