@@ -82,7 +82,7 @@ app.command()(doctor.doctor)
 def main() -> None:
     """Run the command: an error is one line on stderr and exit code 1, or 2 for a wrong command line."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="gocor", standalone_mode=False)  # under `python -m gocor` too
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
