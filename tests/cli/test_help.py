@@ -94,6 +94,12 @@ def test_every_command_explains_itself(run, command):
             assert option in text
 
 
+def test_the_module_has_the_name_of_the_command():
+    """So that its completion is that of the command."""
+    done = subprocess.run([sys.executable, "-m", "gocor", "data", "--help"], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "Usage: gocor data [OPTIONS] COMMAND [ARGS]..."
+
+
 def test_the_overview_names_every_command_in_full(run):
     text = help_of(run, "")
     for command in COMMANDS:

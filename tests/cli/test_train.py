@@ -48,7 +48,9 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         ["step", "1/2"],
         ["step", "2/2"],
         ["step", "2:"],
+        ["step", "2:"],
     ]
+    assert "step 2: validating on 2 pairs …" in lines
     assert lines[1] == "2 steps to take, each on 2 pairs of 64×64 pixels"
     assert " left" in lines[2]
     assert lines[-1] == (

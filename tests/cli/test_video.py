@@ -61,9 +61,13 @@ def test_frames_in_and_out_quietly(video, tmp_path):
         write_image(tmp_path / f"{index}.png", picture)
     arguments = "--stabilize", "--border", "fill"
     assert video(tmp_path / "*.png", "--quiet", *arguments, output="out") == (0, "", "")
-    code, out, _ = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
+    code, out, err = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
     assert (code, out) == (0, f"stabilised frames show 100 % of the width and height\nwrote {tmp_path / 'out'}\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "1.png", "2.png"]
+    assert "also holds" not in err
+    write_image(tmp_path / "out" / "3.png", picture)  # of a longer clip
+    code, _, err = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
+    assert (code, f"{tmp_path / 'out'} also holds 1 file that this clip does not have\n" in err) == (0, True)
     code, _, err = video(tmp_path / "*.png", output="out")
     assert (code, err) == (1, f"gocor: {tmp_path / 'out'} exists already; --overwrite replaces it\n")
 

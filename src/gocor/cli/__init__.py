@@ -85,7 +85,7 @@ def main() -> None:
     """Run the command: an error is one line on stderr and exit code 1, or 2 for a wrong command line."""
     atexit.register(gc.freeze)  # At its end, Python would look through all objects of torch for cycles: 0.2 s.
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="gocor", standalone_mode=False)  # under `python -m gocor` too
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:

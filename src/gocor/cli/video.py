@@ -155,6 +155,10 @@ def _make(
     width = made.clip.width * (2 if options.shown == "side" else 1)
     if output.suffix and (made.clip.height % 2 or width % 2):
         say(f"frames of {width}×{made.clip.height} have odd sides: the last row or column is repeated")
+    if not output.suffix:
+        own = {f"{clip.name_of(index)}.png" for index in range(made.clip.count)}
+        if others := sum(path.name not in own for path in output.iterdir()):
+            say(f"{output} also holds {others} file{'s' * (others != 1)} that this clip does not have")
     return made
 
 
