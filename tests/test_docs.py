@@ -123,7 +123,8 @@ def sandbox(tmp_path, monkeypatch):
         network.forward = lambda reference, query, **_: torch.zeros_like(reference[:, :2])  # the images are the same
         return network
 
-    for module in ("gocor.models.weights", "gocor.matching.api", "gocor.models", "gocor"):
+    # `gocor` comes first: it stores `load_model` when it is first asked for it, which must not be the replacement.
+    for module in ("gocor", "gocor.models", "gocor.matching.api", "gocor.models.weights"):
         monkeypatch.setattr(import_module(module), "load_model", load_model)
     return tmp_path
 
