@@ -14,6 +14,7 @@ import torch
 
 from gocor.models import load_model
 from gocor.models.zoo import read_row
+from gocor.training import train
 from gocor.training.checkpoint import read_checkpoint
 from gocor.training.logs import trim_log
 
@@ -158,7 +159,7 @@ def test_a_run_that_ends_between_its_last_validation_and_its_last_checkpoint(tmp
 
 
 def test_a_signal_before_the_first_step_ends_the_run_at_once(tmp_path, monkeypatch, capsys):
-    from gocor.training import loop, train
+    from gocor.training import loop
 
     def slow(*_, **__):
         os.kill(os.getpid(), signal.SIGINT)
@@ -169,6 +170,24 @@ def test_a_signal_before_the_first_step_ends_the_run_at_once(tmp_path, monkeypat
     assert (outcome.step, outcome.finished, outcome.signal) == (0, False, signal.SIGINT)
     assert capsys.readouterr().out == "stopped by SIGINT before the first step\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_the_network_is_compiled_ends_the_run_at_once(tmp_path, monkeypatch, capsys):
+    def slow(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal did not end it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gocor.training.run.Run._prepare_step", slow)
+        patch.setattr(torch, "compile", lambda function, **_: function)
+        config = toy_config(tmp_path, compile=True)
+        outcome = train(config, sources=toy_sources(config))
+    assert (outcome.finished, outcome.signal) == (False, signal.SIGTERM)
+    *_, compiling, last = capsys.readouterr().out.splitlines()
+    assert compiling.startswith("compiling the network")
+    assert last == "stopped by SIGTERM before the first step"
+    assert not (tmp_path / "last.pt").exists()
+    assert toy_run(tmp_path, steps=2).finished
 
 
 def test_time_limit_and_schedule_by_time(tmp_path):

@@ -116,8 +116,9 @@ class Run:
                 lr = learning_rate(fraction_done(state.step, state.seconds, config), config)
                 self.step.load(next(pairs), lr=lr, ema_weight=ema_weight(state.step, config.ema))
                 if take_step is None:
-                    take_step = self._prepare_step(clock)
-                take_step()
+                    take_step = self._first_step(clock)
+                else:
+                    take_step()
                 state.step += 1
                 if state.step % config.log_every == 0:
                     metrics = self._record_metrics(lr, clock)
@@ -134,6 +135,18 @@ class Run:
         group = self.group
         options = {"rank": group.rank, "world_size": group.world_size}
         return batches(self.sources.train, self.state.step, self.config.batch, device=group.device, **options)
+
+    def _first_step(self, clock: Clock) -> Callable[[], None]:
+        """Take a step, and return the function that takes the next ones."""
+        if not self.config.compile:
+            take_step = self._prepare_step(clock)
+            take_step()
+            return take_step
+        self._say("compiling the network, which takes a minute or two")
+        with self.signals.interruptible(enabled=self.group.world_size == 1):  # there is nothing to save yet
+            take_step = self._prepare_step(clock)
+            take_step()
+        return take_step
 
     def _prepare_step(self, clock: Clock) -> Callable[[], None]:
         """The function that takes a step: a CUDA graph on a GPU with one process, otherwise eager code."""
