@@ -85,8 +85,8 @@ release-check: $(READY)
 	$(BIN)/twine check --strict dist/*
 	$(PYTHON) -m venv $(CHECK)
 	$(CHECK)/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
-	cd $(CHECK) && bin/gocor --version && bin/gocor doctor
-	cd $(CHECK) && bin/gocor match lib/python*/site-packages/gocor/assets/reference.jpg \
+	cd $(CHECK) && unset PYTHONPATH && bin/gocor --version && bin/gocor doctor
+	cd $(CHECK) && unset PYTHONPATH && bin/gocor match lib/python*/site-packages/gocor/assets/reference.jpg \
 	  lib/python*/site-packages/gocor/assets/query.jpg --output match
 
 clean:

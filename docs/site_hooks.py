@@ -9,6 +9,7 @@ import posixpath
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
@@ -80,9 +81,9 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     return _without_network(output, posixpath.relpath(LOCAL_SHIM, posixpath.dirname(page.url) or "."), page.url)
 
 
-def on_post_template(output_content: str, template_name: str, **_: Any) -> str:
-    """The same for the page that says that a page is missing."""
-    return _without_network(output_content, f"/{LOCAL_SHIM}", template_name)
+def on_post_template(output_content: str, template_name: str, config: Any, **_: Any) -> str:
+    """The same for the page that says that a page is missing, which is shown at any address below the site's."""
+    return _without_network(output_content, urlsplit(config.site_url).path + LOCAL_SHIM, template_name)
 
 
 def _without_network(html: str, shim: str, name: str) -> str:

@@ -84,8 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_flo(options.output / "flow.flo", flow)
     write_png(options.output / "flow.png", draw_flow(flow))
     print(f"flow {flow.shape}, median length {np.median(np.hypot(*flow)):.2f} pixels")
-    for name in results.keys() - {"flow"}:
-        print(f"mean {name} {results[name].mean():.2f}")
+    for name, probabilities in results.items():
+        if name != "flow":
+            print(f"mean {name} {probabilities.mean():.2f}")
 
 
 if __name__ == "__main__":

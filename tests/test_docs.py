@@ -204,3 +204,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert method.count("<math ") >= 12
     assert "data-latex" not in method
     assert "https://github.com/gocor/gocor/blob/main/src/gocor/ops/select.py" in method
+    missing = (tmp_path / "site" / "404.html").read_text(encoding="utf-8")
+    loaded = re.findall(r"""<(?:link|script)[^>]*?(?:href|src)=["']?([^"'\s>]+)""", missing)
+    assert any("iframe-worker" in path for path in loaded)
+    assert [path for path in loaded if not path.startswith("/gocor/")] == []  # it is shown at any address of the site

@@ -1,6 +1,7 @@
 """Promises of the package as a whole."""
 
 import doctest
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,8 +9,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 import gocor
+from gocor.models.zoo import shipped
 from gocor.modules import global_gocor, local_gocor
 
 ROOT = Path(__file__).parents[1]
@@ -86,3 +89,45 @@ def test_every_dependency_has_a_lower_and_an_upper_bound():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert requirement.startswith("gocor[") or (">=" in requirement and ",<" in requirement), requirement
+
+
+def test_the_readme_on_pypi_has_no_relative_link():
+    """The build replaces them, because PyPI has no other files of the repository."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    local = [link for link in re.findall(r"\]\(([^)#]+)", readme) if not link.startswith("https:")]
+    assert all((ROOT / link).exists() for link in local)
+    text = readme
+    for rule in hook["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"].replace("$HFPR_VERSION", "1.2.3"), text)
+    links = re.findall(r"\]\(([^)]+)", text)
+    assert all(link.startswith("https://") for link in links)
+    assert "![Two views of a courtyard" in text
+    assert "](https://raw.githubusercontent.com/gocor/gocor/v1.2.3/docs/images/match.jpg)" in text
+    assert [link for link in local if f"/v1.2.3/{link}" not in text] == []
+
+
+def test_the_citation_has_the_version_and_date_of_the_changelog():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    version, date = re.search(
+        r"^## \[([\d.]+)\] – (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
+    ).groups()
+    assert citation["version"] == version == gocor.__version__
+    assert str(citation["date-released"]) == date
+
+
+def test_the_package_holds_the_licence_of_everything_in_it():
+    """A BSD licence asks for its text beside what is under it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [(ROOT / file).read_text(encoding="utf-8") for file in project["license-files"]]
+    assert [text.split()[:3] for text in texts] == [["Apache", "License", "Version"], ["BSD", "3-Clause", "License"]]
+    assert project["license"] == "Apache-2.0 AND BSD-3-Clause"
+    known = {licence.split(",")[0].split(";")[0] for licence in (row.licence for row in shipped().values())}
+    assert known == {"Apache-2.0", "BSD-3-Clause"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_install_the_cpu_build_of_torch(path):
+    """On Linux the default index has builds for CUDA, which are gigabytes large."""
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["env"]["PIP_EXTRA_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"

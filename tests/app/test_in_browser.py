@@ -120,6 +120,31 @@ def test_upload_match_click_and_download(visit, served, tmp_path):
     assert not any(map(os.path.exists, archives))  # removed when the visit ended
 
 
+COPY = """async () => {
+  const canvas = new OffscreenCanvas(90, 60), paint = canvas.getContext("2d");
+  paint.fillStyle = "red";
+  paint.fillRect(20, 10, 50, 40);
+  const png = await canvas.convertToBlob({ type: "image/png" });
+  await navigator.clipboard.write([new ClipboardItem({ "image/png": png })]);
+}"""
+
+
+def test_a_copied_image_is_pasted(visit):
+    page = visit(viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"])
+    page.evaluate(COPY)
+    sizes = "[...document.querySelectorAll('#reference img, #query img')].map((image) => image.naturalWidth).join()"
+    assert page.evaluate(sizes) == "480,480"
+    page.locator("#reference").hover()
+    page.keyboard.press("Control+V")  # replaces the image under the pointer
+    page.wait_for_function(f"{sizes} === '90,480'")
+    page.locator("#query").get_by_label("Remove Image").click()
+    page.locator("#match").hover()
+    page.keyboard.press("Control+V")  # goes to the empty input
+    page.wait_for_function(f"{sizes} === '90,90'")
+    page.get_by_role("button", name="Match", exact=True).click()
+    page.wait_for_selector(".gc-why[data-width='90']")
+
+
 def test_broken_huge_and_missing_images_are_messages(visit, tmp_path):
     page = visit(viewport={"width": 1280, "height": 900})
     broken = tmp_path / "broken.png"

@@ -41,11 +41,12 @@ def test_a_link_restores_the_settings():
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"model": "other"}, "the network 'other'; there are recurrent-gocor, glunet"),
-        ({"max_size": "99999"}, "max_size between 128 and 1664, got '99999'"),
-        ({"iters_local": "-1"}, "iters_local between 0 and 10"),
-        ({"updates": "<b>"}, "updates between 1 and 32"),
-        ({"align": "yes"}, "align 0 or 1, got 'yes'"),
+        ({"model": "other"}, "named 'other'; there are recurrent-gocor, glunet"),
+        ({"max_size": "99999"}, "max_size must be a whole number between 128 and 1664, got '99999'"),
+        ({"max_size": "9" * 5000}, "got '9{40}…'"),  # Python refuses to convert so many digits
+        ({"iters_local": "-1"}, "iters_local must be a whole number between 0 and 10"),
+        ({"updates": "<b>"}, "updates must be a whole number between 1 and 32"),
+        ({"align": "yes"}, "align must be 0 or 1, got 'yes'"),
     ],
 )
 def test_a_wrong_link_says_what_is_wrong(query, message):

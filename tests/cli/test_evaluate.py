@@ -159,6 +159,14 @@ def test_the_dev_set_is_one_command(run, tmp_path):
             ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "3"],
             "--pixel must be X,Y, got '3'",
         ),
+        (
+            ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "nan,3"],
+            "--pixel must be X,Y, got 'nan,3'",
+        ),
+        (
+            ["eval", "manifest", "--model", "dis", "--model", "identity", "--sheets", "1", "--pixel", "3,-1"],
+            "--pixel must be X,Y, got '3,-1'",
+        ),
         (["eval", "manifest", "--model", "dis", "--iters-local", "3"], "iters_local is an option of networks"),
         (["eval", "manifest", "--model", "dis", "--rules", "paper"], "manifest is no data set of the paper"),
         (["eval", "tss", "--model", "dis"], "is not a folder: TSS is expected there; obtain it from https://"),

@@ -1,5 +1,7 @@
 """`gocor export`: what it refuses before any work; `tests/export` tests the files."""
 
+import json
+
 import pytest
 
 from gocor.export import Exported
@@ -32,6 +34,10 @@ def test_it_prints_the_differences(run, tmp_path, monkeypatch):
         f"gocor: {path} exists already: --overwrite replaces it\n",
     )
     assert len(calls) == 1
+    code, out, err = run("export", "basenet-gocor", "-o", path, "--overwrite", "--json")
+    assert (code, err) == (0, "")
+    differences = {"flow_mean": 0.00123, "flow_max": 0.0456, "probability_mean": 0.0}
+    assert json.loads(out) == {"file": str(path), "bytes": 2_500_000, "differences": differences, "metadata": {}}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The help of every command is quick and complete, and has an example with existing options."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -93,6 +94,12 @@ def test_every_command_explains_itself(run, command):
             assert option in text
 
 
+def test_the_module_has_the_name_of_the_command():
+    """So that its completion is that of the command."""
+    done = subprocess.run([sys.executable, "-m", "gocor", "data", "--help"], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "Usage: gocor data [OPTIONS] COMMAND [ARGS]..."
+
+
 def test_the_overview_names_every_command_in_full(run):
     text = help_of(run, "")
     for command in COMMANDS:
@@ -116,3 +123,30 @@ def test_names_in_the_help_are_all_that_there_are(run):
     assert missing(PRESETS, "train") == missing(PRESETS, "data preview") == []
     assert missing(SECTIONS, "bench") == []
     assert missing(FLOW_FILES, "match") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("gocor ma", ["match"]),
+        ("gocor match --al", ["--align"]),
+        ("gocor data p", ["preview"]),
+        ("gocor match --model basenet", ["basenet", "basenet-gocor"]),
+        ("gocor export glu", ["glunet", "glunet-gocor"]),
+        ("gocor eval dev --model vgg", []),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(typed, expected):
+    """As the script of `gocor --show-completion` asks for them, and without torch."""
+    asked = {"_GOCOR_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    code = """
+import sys
+import gocor.cli
+sys.argv = ["gocor"]
+try:
+    gocor.cli.main()
+finally:
+    assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True)
+    assert (sorted(done.stdout.split()), done.stderr) == (expected, "")

@@ -48,7 +48,9 @@ def test_a_folder_of_photos_becomes_weights(run, photos, tmp_path, monkeypatch):
         ["step", "1/2"],
         ["step", "2/2"],
         ["step", "2:"],
+        ["step", "2:"],
     ]
+    assert "step 2: validating on 2 pairs …" in lines
     assert lines[1] == "2 steps to take, each on 2 pairs of 64×64 pixels"
     assert " left" in lines[2]
     assert lines[-1] == (
@@ -121,7 +123,7 @@ def test_moving_objects(run, photos, tmp_path):
     ("arguments", "message"),
     [
         (("--data", "gone"), "gone does not exist"),
-        ((), "pairs come from photos (data) or from data sets with flow (flow), got neither"),
+        ((), "give photos to train on (--data) or data sets with optical flow (--flow), got neither"),
         (("--data", "."), "has no image files"),
         (("--resume",), "runs/pwcnet-gocor-tiny holds no run to resume: give the folder of one by --output"),
         (("--data", ".", "--set", "epochs=3"), "there is no option 'epochs'"),

@@ -1,5 +1,6 @@
 """`gocor video`: what it writes and prints, and how it fails."""
 
+import json
 import sys
 
 import pytest
@@ -43,14 +44,30 @@ def test_a_clip_with_sound_and_odd_sides(video, tmp_path):
     assert sorted(path.name for path in (tmp_path / "flows").iterdir()) == [f"00000{i}.flo" for i in range(3)]
 
 
+def test_the_answer_as_json(video, tmp_path):
+    write_clip(tmp_path / "a.mp4", steady_shift(3))
+    tracks = tmp_path / "tracks.csv"
+    arguments = "--json", "--view", "flow", "--tracks", 5, "--tracks-csv", tracks, "--max-flow", 4
+    code, out, _ = video(tmp_path / "a.mp4", *arguments)
+    assert code == 0
+    made = json.loads(out)
+    assert made["files"] == [str(tmp_path / "out.mp4"), str(tracks)]
+    assert made["clip"] == {"frames": 3, "width": 96, "height": 64}
+    assert (made["max_flow"], made["zoom"]) == (4, None)
+
+
 def test_frames_in_and_out_quietly(video, tmp_path):
     for index, picture in enumerate(steady_shift(3)):
         write_image(tmp_path / f"{index}.png", picture)
     arguments = "--stabilize", "--border", "fill"
     assert video(tmp_path / "*.png", "--quiet", *arguments, output="out") == (0, "", "")
-    code, out, _ = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
+    code, out, err = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
     assert (code, out) == (0, f"stabilised frames show 100 % of the width and height\nwrote {tmp_path / 'out'}\n")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "1.png", "2.png"]
+    assert "also holds" not in err
+    write_image(tmp_path / "out" / "3.png", picture)  # of a longer clip
+    code, _, err = video(tmp_path / "*.png", "--overwrite", *arguments, output="out")
+    assert (code, f"{tmp_path / 'out'} also holds 1 file that this clip does not have\n" in err) == (0, True)
     code, _, err = video(tmp_path / "*.png", output="out")
     assert (code, err) == (1, f"gocor: {tmp_path / 'out'} exists already; --overwrite replaces it\n")
 

@@ -24,6 +24,14 @@ def test_extras_say_which_packages_are_missing():
     assert facts.extras(requirements) == {"a": [], "b": ["no-such-package"], "c": ["no-such-package"]}
 
 
+def test_the_cpu_has_a_name(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Example 9000\nmodel name\t: Example 9000\n")
+    assert facts.cpu_name(tmp_path / "cpuinfo") == "Example 9000"
+    monkeypatch.setattr("platform.processor", lambda: "arm")
+    assert facts.cpu_name(tmp_path / "gone") == "arm"
+    assert facts.devices()[0]["name"] == facts.cpu_name()
+
+
 def test_forms_are_those_that_modules_select():
     from gocor import LocalGOCor
 

@@ -17,6 +17,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     assert not any(cell.get("outputs") for cell in notebook.cells), "store the notebook without outputs"
     (install,) = (cell for cell in notebook.cells if "install" in cell.metadata.get("tags", []))
     assert install.source.strip() == "%pip install --quiet gocor"
+    assert "](../" not in NOTEBOOK.read_text(encoding="utf-8"), "Colab has the notebook alone, so links are absolute"
     notebook.cells.remove(install)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

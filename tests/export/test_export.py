@@ -71,6 +71,20 @@ def test_pt2_of_a_network_with_a_fine_stage(tmp_path, capfd):
     ] * 3
 
 
+def test_a_full_disk_is_an_error_of_the_system(tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    program = torch.export.export(torch.nn.Linear(64, 64), (torch.rand(1, 64),))
+    monkeypatch.setattr(files, "_trace", lambda graph: program)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*model\.pt2"):
+            export_model(small_network(), tmp_path / "model.pt2", size=SIDE, weights=None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):
     """The graph is not made here: another program stands in for it."""
     monkeypatch.setattr(files, "_trace", lambda graph: None)

@@ -171,12 +171,14 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(ValueError, match="already a file of gocor"):
         gocor.models.convert(source, target)
     torch.save({"a": torch.zeros(1)}, source)
-    with pytest.raises(ValueError, match="belongs to none of our networks"):
+    with pytest.raises(ValueError, match="fits none of the networks of gocor"):
         gocor.models.convert(source, target)
     assert not target.exists()
 
 
 def test_bad_names_devices_and_dtypes():
+    with pytest.raises(ValueError, match=r"'glunet-gcor'; did you mean 'glunet-gocor'\? There are basenet"):
+        gocor.load_model("glunet-gcor")
     with pytest.raises(ValueError, match="no model is named 'raft'; there are basenet"):
         gocor.load_model("raft")
     with pytest.raises(ValueError, match="device 'cuda:99' cannot be used here"), pytest.warns(UntrainedWarning):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gocor import GlobalGOCor, LocalGOCor
 from gocor.ops import select
@@ -175,3 +176,18 @@ def test_the_compiler_takes_the_answer_about_a_device_as_constant():
     torch.compiler.assume_constant_result(decorated)
     assert vars(decorated).items() <= vars(select.kernels_run_on).items()
     assert vars(decorated)
+
+
+def test_images_are_cut_into_strips_on_a_cpu_and_large_ones_on_a_gpu():
+    assert select.rows_of_strips(torch.empty(1, 3, 64, 64)) == select.STRIP_ROWS
+    assert select.rows_of_strips(torch.empty(1, 3, 64, 64, requires_grad=True)) is None
+    with FakeTensorMode():
+        small, large, wide = (
+            torch.empty(1, 3, *size, device="cuda") for size in ((768, 1024), (1200, 1664), (64, 2**17))
+        )
+        assert select.rows_of_strips(small) is None
+        rows = select.rows_of_strips(large)
+        assert rows % 2 == 0
+        assert select.STRIP_PIXELS - 2 * 1664 < rows * 1664 <= select.STRIP_PIXELS
+        assert select.rows_of_strips(wide) == select.STRIP_ROWS
+        assert select.rows_of_strips(large, torch.empty(1, requires_grad=True)) is None

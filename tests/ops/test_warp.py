@@ -349,7 +349,7 @@ def test_exports_for_any_size():
         (lambda q, f: resize_flow(f, (3, 4, 5)), ValueError, r"size must be \(height, width\), got \(3, 4, 5\)"),
         (lambda q, f: resize_flow(f, (3, 0)), ValueError, "width of size must be at least 1, got 0"),
         (lambda q, f: resize_flow(f, (3.0, 4)), TypeError, "height of size must be an integer, got 3.0"),
-        (lambda q, f: resize_flow(f, (3, 4), query_size=(3, 4)), ValueError, "go together"),
+        (lambda q, f: resize_flow(f, (3, 4), query_size=(3, 4)), ValueError, "must be given together"),
         (lambda q, f: resize_flow(f, (3, 4), mode="area"), ValueError, "mode must be one of"),
         (lambda q, f: invert_flow(f, (0, 4)), ValueError, "height of query_size must be at least 1"),
     ],

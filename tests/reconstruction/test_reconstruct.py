@@ -1,6 +1,8 @@
 """`gocor reconstruct` on rendered photos, with a network that finds the exact matches."""
 
 import json
+import os
+import shutil
 import sys
 
 import numpy as np
@@ -72,9 +74,10 @@ def test_all_cameras_are_found(run, photos, tmp_path):
     assert (tmp_path / "model" / "points.ply").read_bytes().startswith(b"ply")
     check_h5(tmp_path / "model")
     before = (tmp_path / "model" / "report.json").read_bytes()
-    code, _, err = run(*arguments)
+    code, out, err = run(*arguments, "--json")
     assert (code, len(run.matched)) == (0, 15)  # nothing was matched again
     assert "15 of 15 pairs are matched already" in err
+    assert json.loads(out) == json.loads((tmp_path / "model" / "report.json").read_text())
     assert json.loads(before)["points"] == json.loads((tmp_path / "model" / "report.json").read_text())["points"]
 
 
@@ -138,6 +141,7 @@ def test_photos_without_common_points_are_an_error(run, photos, tmp_path, monkey
     assert code == 1
     assert err.endswith("and overlap\n")
     assert "no photo could be registered" in err
+    assert "sfm.cc" not in err  # what COLMAP itself says of it
     assert not (tmp_path / "sparse").exists()
 
 
@@ -171,6 +175,35 @@ def test_too_few_photos_and_no_pycolmap(run, photos, tmp_path, monkeypatch):
     code, _, err = run("reconstruct", photos, "-o", tmp_path / "out")
     message = "a reconstruction needs pycolmap, which is not installed: pip install 'gocor[sfm]'"
     assert (code, err) == (1, f"gocor: {message}\n")
+
+
+def test_a_name_that_is_no_text(run, photos, tmp_path):
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    try:
+        (folder / "0.png").rename(folder / os.fsdecode(b"\xff.png"))
+    except OSError:
+        pytest.skip("this file system has no such names")
+    code, _, err = run("reconstruct", folder, "-o", tmp_path / "out")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.endswith("is not UTF-8: rename the photo\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_one_line(run, photos, tmp_path):
+    resource = pytest.importorskip("resource")
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    command = ("reconstruct", photos, "-o", tmp_path, "--pairs", "sequential", "--neighbours", 1)
+    assert run(*command, "--database-only")[0] == 0
+    (tmp_path / "database.db").unlink()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # of the database; the matches are there
+    try:
+        code, _, err = run(*command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert code == 1
+    assert f"gocor: COLMAP cannot write {tmp_path / 'database.db'}, is the disk full? It says: " in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["matches", "report.json"]
 
 
 def test_pairs():

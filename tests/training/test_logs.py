@@ -22,9 +22,11 @@ def events_of(folder):
 def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
     log = RunLog(tmp_path, step=10, total=20)
     log.record(15, "train", {"loss": 0.123456, "epe": float("nan"), "skipped": 3})
+    log.begin_validation(15, 64)
     log.record(15, "validation", {"epe": 1.5})
     log.close()
-    first, second = capsys.readouterr().out.splitlines()
+    first, begun, second = capsys.readouterr().out.splitlines()
+    assert begun == "step 15: validating on 64 pairs …"
     assert first.startswith("step 15/20  loss 0.1235  epe nan  skipped 3  ")
     assert first.endswith(" left")
     assert second == "step 15: validation epe 1.5"
@@ -82,6 +84,16 @@ def test_a_bar_on_a_terminal(tmp_path, capsys, monkeypatch):
     assert "step 2/4" not in printed.out
     assert "2/4" in printed.err
     assert "loss 1 " in printed.err
+
+
+def test_a_bar_shows_that_a_validation_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    log = RunLog(tmp_path, step=0, total=4)
+    log.advance(4, {"loss": 1.0})
+    log.begin_validation(4, 64)
+    log.close()
+    assert "validating on 64 pairs …" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("quiet", [True, False])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_atomic_writing_says_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="is not writable"):
         write_bytes_atomically(tmp_path / "a", b"")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_written_beside_a_file_is_removed(tmp_path, fails):
+    """As the journal of a database."""
+    with suppress(KeyError), atomic_path(tmp_path / "a.db") as path:
+        path.write_bytes(b"1")
+        path.with_name("a.db-journal").write_bytes(b"2")
+        if fails:
+            raise KeyError
+    assert [file.name for file in tmp_path.iterdir()] == ([] if fails else ["a.db"])
 
 
 def test_an_error_that_cannot_be_changed_names_the_file(tmp_path):

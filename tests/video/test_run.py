@@ -6,13 +6,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from gocor.data.io import read_csv, read_flow, read_image, write_image
 from gocor.matching import MatchOptions
 from gocor.models import create_model
 from gocor.video import Stabilization, VideoOptions, check_output, make_video, open_source
+from gocor.video.drawing import draw
+from gocor.video.tracks import Points, Trails
 from gocor.video.work import CHUNK, make_chunks
-from gocor.viz import flow_to_color
+from gocor.viz import draw_flow, flow_to_color
 
 from .clips import HEIGHT, WIDTH, ShiftNet, read_clip, shifted, steady_shift, write_clip
 
@@ -85,6 +88,20 @@ def test_views(tmp_path, network, view, width):
     if view == "side":
         for picture, frame in zip(pictures, frames, strict=True):
             np.testing.assert_array_equal(picture[:, :WIDTH], frame)
+
+
+@pytest.mark.parametrize("view", ["flow", "side", "overlay"])
+def test_the_legend_is_on_top(view):
+    """Neither the frame nor a trail shows through."""
+    frame = np.random.default_rng(0).integers(0, 256, (240, 320, 3), dtype=np.uint8)
+    flow, trails = torch.ones(2, 240, 320), Trails()
+    for shift in (0, 40):
+        trails.add(Points(np.arange(24), np.stack([np.full(24, 260.0) + shift, np.arange(24) * 10.0], 1)))
+    drawn = draw(view, frame, flow, 5.0, trails)[:, -320:]
+    expected = draw_flow(flow, max_flow=5.0)
+    panel = (expected != draw_flow(flow, max_flow=5.0, legend=False)).any(2)
+    assert panel.sum() > 1000
+    np.testing.assert_array_equal(drawn[panel], expected[panel])
 
 
 def test_odd_sides_are_padded_in_video_files_alone(tmp_path, network):
@@ -289,7 +306,7 @@ def test_a_clip_does_not_replace_itself(tmp_path, network):
     ("options", "message"),
     [
         ({"view": "both"}, "view must be one of"),
-        ({"view": "frame"}, "needs tracks or stabilize"),
+        ({"view": "frame"}, "give tracks or stabilize too"),
         ({"view": "flow", "stabilize": Stabilization()}, "view frame or side, got flow"),
         ({"max_flow": 0.0}, "max_flow must be a positive number"),
         ({"tracks": 5, "max_flow": 3.0}, "which this view does not show"),

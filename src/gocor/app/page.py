@@ -42,6 +42,7 @@ def uploaded_image(name: str, label: str) -> gr.Image:
         height=230,
         min_width=150,
         buttons=[],
+        placeholder="Drop an image here, click to choose one, or paste one with Ctrl+V",
         elem_id=name,
     )
     image.preprocess = lambda payload: None if payload is None else payload.path  # type: ignore[method-assign]
@@ -57,7 +58,7 @@ def build_page(actions: Actions) -> gr.Blocks:
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(SWEEP, KEEP)) as page:
         page.state_session_capacity = SESSIONS
         outcome = gr.State(None, time_to_live=KEEP)
-        gr.HTML(HEAD)
+        gr.HTML(HEAD, js_on_load=(WEB / "paste.js").read_text(encoding="utf-8"))
         images = _images()
         with gr.Row():
             start = gr.Button("Match", variant="primary", elem_id="match")
@@ -178,7 +179,7 @@ def _connect(
             [*images, *settings],
             [*shows, pixel],
             concurrency_id="match",
-            show_progress_on=views["why"],
+            show_progress_on=[views["why"], *(views[name] for name in TABS)],  # whichever tab is open
             **private,
         )
         for ended in (run.success, run.failure):

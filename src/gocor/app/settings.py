@@ -17,6 +17,7 @@ from ..utils.errors import InputError
 MAX_ITERS, MAX_UPDATES = 10, 32
 SMALLEST_SIZE, CPU_SIZE = 128, 768  # pixels of the longer side
 SIZE_STEP = 64
+MAX_DIGITS = 9  # of a number in a link
 
 
 @dataclass(frozen=True)
@@ -127,16 +128,23 @@ def from_query(query: Mapping[str, str], start: Settings, models: list[str], lar
     found: dict[str, str | int | bool] = {}
     if "model" in query:
         if query["model"] not in models:
-            raise InputError(f"the link asks for the network {query['model']!r}; there are {', '.join(models)}")
+            raise InputError(
+                f"no network of this page is named {_shown(query['model'])}; there are {', '.join(models)}"
+            )
         found["model"] = query["model"]
     for name, (low, high) in bounds(largest).items():
         if name in query:
             text = query[name]
-            if not text.isdecimal() or not low <= int(text) <= high:
-                raise InputError(f"the link must have {name} between {low} and {high}, got {text!r}")
+            if not text.isdecimal() or len(text) > MAX_DIGITS or not low <= int(text) <= high:
+                raise InputError(f"{name} must be a whole number between {low} and {high}, got {_shown(text)}")
             found[name] = int(text)
     if "align" in query:
         if query["align"] not in ("0", "1"):
-            raise InputError(f"the link must have align 0 or 1, got {query['align']!r}")
+            raise InputError(f"align must be 0 or 1, got {_shown(query['align'])}")
         found["align"] = query["align"] == "1"
     return replace(start, **found)  # type: ignore[arg-type]
+
+
+def _shown(text: str) -> str:
+    """A value for a message; a link can hold a text of any length."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -85,7 +85,7 @@ def main() -> None:
     """Run the command: an error is one line on stderr and exit code 1, or 2 for a wrong command line."""
     atexit.register(gc.freeze)  # At its end, Python would look through all objects of torch for cycles: 0.2 s.
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="gocor", standalone_mode=False)  # under `python -m gocor` too
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
@@ -95,11 +95,9 @@ def main() -> None:
         # Usage errors have this method; their class lives in click or in typer, depending on typer's version.
         if not hasattr(error, "format_message"):
             raise
-        hint = ": write it before the command" if getattr(error, "option_name", "") == "--verbose" else ""
-        fail(
-            error.format_message().rstrip(".") + hint if hint else error.format_message(),
-            getattr(error, "exit_code", 2),
-        )
+        late = getattr(error, "option_name", "") == "--verbose"
+        message = "--verbose belongs before the command: gocor --verbose COMMAND …" if late else error.format_message()
+        fail(message, getattr(error, "exit_code", 2))
     finally:
         stop_log()
     raise SystemExit(code if isinstance(code, int) else 0)

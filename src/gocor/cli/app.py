@@ -8,11 +8,17 @@ from typer import Option, echo
 from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import warnings_as_lines
-from .options import Device, Weights
+from .options import Device, Weights, complete_model
 
 Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets other machines connect.")]
 Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0: any free port.")]
-StartModel = Annotated[str, Option(help="Network that is selected at the start. --weights are for this network.")]
+StartModel = Annotated[
+    str,
+    Option(
+        autocompletion=complete_model,
+        help="Network that is selected at the start. --weights are for this network.",
+    ),
+]
 Largest = Annotated[int, Option(min=128, help="Largest longer side, in pixels, that a visitor can choose to match at.")]
 LOCAL = ("127.0.0.1", "localhost", "::1")
 

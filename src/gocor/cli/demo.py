@@ -64,6 +64,8 @@ def print_measures(study: "Study") -> None:
         f"elsewhere/truth: highest score more than {PEAK_RADIUS * CELL:.0f} px from the true match, divided by the "
         "highest score nearer to it."
     )
-    echo("median: elsewhere/truth of all pixels, the median.")
-    echo(f"right: share of pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match.")
+    echo("all: median: median of elsewhere/truth over all pixels that both views show.")
+    echo(
+        f"all: right: share of these pixels whose highest score is within {HIT_RADIUS * CELL:.0f} px of the true match."
+    )
     echo("The features are hand-made. GOCor has its initial parameters and no query objective.")

@@ -12,7 +12,7 @@ from ..utils.errors import InputError
 from ..utils.files import check_folder
 from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates, complete_model
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -39,6 +39,8 @@ Models = Annotated[
     list[str] | None,
     Option(
         "--model",
+        metavar="NAME",
+        autocompletion=complete_model,
         help="Name of a network (`gocor models` lists them), NAME:CHECKPOINT, or a baseline: identity, dis, farneback, "
         "sift-homography. Repeat the option to compare several.",
     ),
@@ -180,6 +182,8 @@ def _parse_pixel(text: str | None) -> tuple[float, float] | None:
         return None
     try:
         x, y = (float(part) for part in text.split(","))
+        if not (0 <= x < float("inf") and 0 <= y < float("inf")):
+            raise ValueError
     except ValueError:
         raise InputError(f"--pixel must be X,Y, got {text!r}") from None
     return x, y

@@ -1,16 +1,19 @@
 """`gocor export`: networks as ONNX or `.pt2` files."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
 from ..utils.errors import InputError
 from ..utils.files import check_target
 from .errors import warnings_as_lines
-from .options import Weights
+from .options import Json, Weights, complete_model
 
-Model = Annotated[str, Argument(help="Name of a network; `gocor models` lists them.")]
+if TYPE_CHECKING:
+    from ..export import Exported
+
+Model = Annotated[str, Argument(autocompletion=complete_model, help="Name of a network; `gocor models` lists them.")]
 File = Annotated[Path, Option("--output", "-o", help="File to write; its suffix, .onnx or .pt2, is the format.")]
 Size = Annotated[
     int | None,
@@ -32,6 +35,7 @@ def export(
     size: Size = None,
     half: Half = False,
     overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
     """Export a network for onnxruntime and other programs.
 
@@ -53,9 +57,20 @@ def export(
     with warnings_as_lines(UntrainedWarning):
         network = load_model(model, source, device="cpu")
     made = export_model(network, output, size=size, half=half, weights=source)
+    if json:
+        _print_json(made)
+        return
     found = made.errors
     line = f"differs from the network by {found.flow_mean:.2g} pixels on average, {found.flow_max:.2g} at most"
     if network.learns_confidence:
         line += f"; its probabilities by {found.probability_mean:.2g} on average"
     echo(line)
     echo(f"wrote {output}, {made.bytes / 1e6:.1f} MB")
+
+
+def _print_json(made: "Exported") -> None:
+    import json
+    from dataclasses import asdict
+
+    facts = {"file": str(made.path), "bytes": made.bytes, "differences": asdict(made.errors)}
+    echo(json.dumps({**facts, "metadata": made.metadata}, indent=2, ensure_ascii=False))

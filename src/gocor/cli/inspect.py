@@ -7,14 +7,16 @@ from typer import Argument, echo
 
 from ..utils.files import check_folder, write_files
 from .errors import warnings_as_lines
-from .options import Output, Weights
+from .options import Output, Weights, complete_model
 
 if TYPE_CHECKING:
     from ..evaluation.inspect import Layer
 
 
 def inspect(
-    model: Annotated[str, Argument(help="A network with GOCor; `gocor models` lists them.")],
+    model: Annotated[
+        str, Argument(autocompletion=complete_model, help="A network with GOCor; `gocor models` lists them.")
+    ],
     *,
     weights: Weights = "default",
     output: Output = Path("gocor-inspect"),

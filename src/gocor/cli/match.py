@@ -11,7 +11,18 @@ from typer import Argument, Option
 from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import describe, fail, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Overwrite, Quiet, Updates, Weights
+from .options import (
+    Device,
+    ItersGlobal,
+    ItersLocal,
+    MaxSize,
+    MinSize,
+    Overwrite,
+    Quiet,
+    Updates,
+    Weights,
+    complete_model,
+)
 from .stages import show_stages
 
 if TYPE_CHECKING:
@@ -31,7 +42,7 @@ Output = Annotated[
         "s3://bucket/results.",
     ),
 ]
-Model = Annotated[str, Option(help="Name of a network; `gocor models` lists them.")]
+Model = Annotated[str, Option(autocompletion=complete_model, help="Name of a network; `gocor models` lists them.")]
 Devices = Annotated[str | None, Option(help="Devices to share the pairs, separated by commas, such as cuda:0,cuda:1.")]
 Ray = Annotated[
     str | None,

@@ -1,9 +1,18 @@
 """Options that several commands share."""
 
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Names of the networks that have trained weights, for the shell's completion. It does not import torch."""
+    folder = Path(__file__).parents[1] / "weights"
+    names = {str(tomllib.loads(row.read_text(encoding="utf-8"))["model"]) for row in folder.glob("*.toml")}
+    return sorted(name for name in names if name and name.startswith(incomplete))  # shared features have no name
+
 
 Output = Annotated[Path, Option("--output", "-o", help="Folder to write to; it is created if it does not exist.")]
 Weights = Annotated[

@@ -91,7 +91,9 @@ class Narrator:
         if self.done > 1 and not self.quiet:
             seconds = time.monotonic() - self._began
             matched = self.done - self.failed
-            line = f"{matched} pairs matched in {duration(seconds)}, {matched / seconds:.3g} a second"
+            line = (
+                f"{matched} pair{'s' * (matched != 1)} matched in {duration(seconds)}, {matched / seconds:.3g} a second"
+            )
             print(line, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def explain_pictures(self, *, shown: bool) -> None:

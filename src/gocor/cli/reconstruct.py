@@ -10,7 +10,7 @@ from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import describe, say, warnings_as_lines
 from .match import Align, Batch, Fast, Model
-from .options import Device, MaxSize, Output, Overwrite, Quiet, Weights
+from .options import Device, Json, MaxSize, Output, Overwrite, Quiet, Weights
 from .progress import Ticker, progress_bar
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def reconstruct(
     database_only: DatabaseOnly = False,
     h5: H5 = False,
     overwrite: Overwrite = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Reconstruct cameras and 3-D points from photos, with COLMAP.
@@ -107,7 +108,9 @@ def reconstruct(
     if not quiet:
         say("verifying the matches …" if database_only else "verifying the matches and mapping …")
     report = work.finish(work.graph(), cameras, database_only=database_only, h5=h5)
-    if not quiet:
+    if json:
+        echo(report.to_json())
+    elif not quiet:
         _print(report, output)
 
 

@@ -6,14 +6,21 @@ from typing import Annotated, Any
 from typer import Context, Exit, Option
 
 from ..utils.errors import InputError
-from .options import PRESETS
+from .options import PRESETS, complete_model
 
 # Parameters that are no options of the run itself:
 NOT_IN_CONFIG = ("recipe", "config", "resume", "stop_after", "assignments")
 
-Data = Annotated[list[Path] | None, Option(help="Folder or zip file of photos to train on; repeatable.")]
+Data = Annotated[
+    list[Path] | None, Option(metavar="PHOTOS", help="Folder or zip file of photos to train on; repeatable.")
+]
 Model = Annotated[
-    str | None, Option(help="Name of a network; `gocor models` lists them.", show_default="basenet-gocor")
+    str | None,
+    Option(
+        autocompletion=complete_model,
+        help="Name of a network; `gocor models` lists them.",
+        show_default="basenet-gocor",
+    ),
 ]
 Output = Annotated[Path | None, Option("--output", "-o", help="Folder of the run.", show_default="runs/MODEL")]
 Config = Annotated[Path | None, Option(help="TOML file of options. Options on the command line override it.")]
@@ -29,8 +36,9 @@ Init = Annotated[
 Objects = Annotated[
     list[Path] | None,
     Option(
+        metavar="CUTOUTS",
         help="Objects that move in front of the photos: a folder or zip file of images with transparency, or a COCO "
-        "file (with --set object_images=DIR); repeatable."
+        "file (with --set object_images=DIR); repeatable.",
     ),
 ]
 Preset = Annotated[

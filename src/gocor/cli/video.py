@@ -11,10 +11,10 @@ from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError
 from .errors import say, warnings_as_lines
 from .match import Fast, Model
-from .options import Device, ItersGlobal, ItersLocal, MaxSize, MinSize, Quiet, Updates, Weights
+from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Quiet, Updates, Weights
 
 if TYPE_CHECKING:
-    from ..video import Stabilization, VideoOptions
+    from ..video import Made, Stabilization, VideoOptions
 
 INTERVAL = {True: 0.2, False: 30.0}  # seconds between lines of progress, on a terminal and elsewhere
 
@@ -82,6 +82,7 @@ def video(
     align: Align = False,
     fast: Fast = False,
     overwrite: Overwrite = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw the flow of a clip, follow its points, or stabilise it.
@@ -115,7 +116,10 @@ def video(
         tracks_csv=tracks_csv,
         matching=matching,
     )
-    _make(source, output, options, rate=rate, model=model, weights=weights, device=device, fast=fast, quiet=quiet)
+    made = _make(
+        source, output, options, rate=rate, model=model, weights=weights, device=device, fast=fast, quiet=quiet
+    )
+    _print(made, json=json, quiet=quiet)
 
 
 def _make(
@@ -129,8 +133,8 @@ def _make(
     device: str,
     fast: bool,
     quiet: bool,
-) -> None:
-    """Process the clip, and print what was made."""
+) -> "Made":
+    """Process the clip, and print what differs from the input."""
     from ..models.weights import SHIPPED, UntrainedWarning, load_model
     from ..utils.files import check_folder, check_target, file_stamp
     from ..video import make_video, open_source
@@ -151,6 +155,18 @@ def _make(
     width = made.clip.width * (2 if options.shown == "side" else 1)
     if output.suffix and (made.clip.height % 2 or width % 2):
         say(f"frames of {width}×{made.clip.height} have odd sides: the last row or column is repeated")
+    if not output.suffix:
+        own = {f"{clip.name_of(index)}.png" for index in range(made.clip.count)}
+        if others := sum(path.name not in own for path in output.iterdir()):
+            say(f"{output} also holds {others} file{'s' * (others != 1)} that this clip does not have")
+    return made
+
+
+def _print(made: "Made", *, json: bool, quiet: bool) -> None:
+    """Print what was made; `quiet` does not silence an answer that was asked for as JSON."""
+    if json:
+        _print_json(made)
+        return
     if quiet:
         return
     if made.max_flow is not None:
@@ -159,6 +175,14 @@ def _make(
         echo(f"stabilised frames show {100 * made.zoom:.0f} % of the width and height")
     for file in made.files:
         echo(f"wrote {file}")
+
+
+def _print_json(made: "Made") -> None:
+    import json
+
+    clip = {"frames": made.clip.count, "width": made.clip.width, "height": made.clip.height}
+    scales = {"max_flow": made.max_flow, "zoom": made.zoom}
+    echo(json.dumps({"files": [str(file) for file in made.files], "clip": clip, **scales}, indent=2))
 
 
 def _stabilization(

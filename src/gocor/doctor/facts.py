@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,10 +54,24 @@ def extras(requirements: list[str] | None = None) -> dict[str, list[str]]:
     }
 
 
+def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The model of the CPU.
+
+    Args:
+        info: Linux describes the CPU in this file; `platform.processor` gives its architecture at most there.
+    """
+    try:
+        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine() or "CPU"
+
+
 def devices() -> list[dict[str, Any]]:
     """The devices that torch can use: name, kind, memory in GiB, and why Triton kernels do not run there."""
     threads = torch.get_num_threads()
-    found: list[dict[str, Any]] = [{"device": "cpu", "name": platform.processor() or "CPU", "threads": threads}]
+    found: list[dict[str, Any]] = [{"device": "cpu", "name": cpu_name(), "threads": threads}]
     for index in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(index)
         found.append(

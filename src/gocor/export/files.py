@@ -1,6 +1,7 @@
 """Writing of exported networks, which are compared with the network before."""
 
 import hashlib
+import io
 import json
 import logging
 import warnings
@@ -88,7 +89,9 @@ def export_model(
             _write_onnx(program, graph, temporary, metadata)
             errors = compare(expected, run_onnx(temporary), half=half)
         else:
-            torch.export.save(program, temporary, extra_files={"metadata.json": json.dumps(metadata)})
+            content = io.BytesIO()  # torch's own errors about a full disk are no OSError
+            torch.export.save(program, content, extra_files={"metadata.json": json.dumps(metadata)})
+            temporary.write_bytes(content.getbuffer())
             with _quiet():
                 loaded = torch.export.load(temporary).module()
             errors = compare(expected, loaded, half=half)

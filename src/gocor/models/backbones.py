@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.select import computes_in_strips, exporting, needs_gradients
+from ..ops.select import exporting, needs_gradients, rows_of_strips
 
-STRIP = 32  # rows of an image, an even number, that pass through the first convolutions at a time on a CPU
 VGG_MEAN, VGG_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -56,8 +55,9 @@ class VGGPyramid(nn.Module):
             image = image.contiguous(memory_format=torch.channels_last)  # a third faster on a CPU
         found: list[tuple[Tensor, Tensor]] = []
         later = [self.level_1, self.level_2, self.level_3, self.level_4][: max(levels)]
-        if min(levels) >= 2 and computes_in_strips(image, *self.parameters()):
-            x, start = self._first_pooled(image), 2
+        rows = rows_of_strips(image, *self.parameters()) if min(levels) >= 2 else None
+        if rows is not None:
+            x, start = self._first_pooled(image, rows), 2
         else:
             x, start = _rectified(self.level_0, image), 1
             found += [(x, x)] if 0 in levels else []
@@ -68,27 +68,27 @@ class VGGPyramid(nn.Module):
                 found.append((features, x))
         return found
 
-    def _first_pooled(self, image: Tensor) -> Tensor:
+    def _first_pooled(self, image: Tensor, rows: int) -> Tensor:
         """Features of level 1 after its max-pool, computed for a strip of one image at a time.
 
-        At full resolution the activations of a whole image do not fit into a CPU's cache. Moving them through memory
-        would take longer than computing them.
+        The activations at full resolution take the most memory of all. On a CPU, those of a whole image do not fit into
+        the cache, and moving them through memory would take longer than computing them.
         """
         height = image.shape[2]
         # Without ceil_mode, the max-pool drops an odd last row.
-        strips = range(0, height if self.ceil_mode else max(1, height // 2 * 2), STRIP)
-        return torch.cat([torch.cat([self._pooled_strip(x, top) for top in strips], 2) for x in image.split(1)])
+        tops = range(0, height if self.ceil_mode else max(1, height // 2 * 2), rows)
+        return torch.cat([torch.cat([self._pooled_strip(x, top, rows) for top in tops], 2) for x in image.split(1)])
 
-    def _pooled_strip(self, image: Tensor, top: int) -> Tensor:
+    def _pooled_strip(self, image: Tensor, top: int, rows: int) -> Tensor:
         """The rows of `_first_pooled` that belong to one strip of one image, which begins at row `top`."""
-        bottom = min(top + STRIP, image.shape[2])
+        bottom = min(top + rows, image.shape[2])
         first, last = max(0, top - 2), min(image.shape[2], bottom + 2)  # two 3×3 convolutions reach two rows further
-        x = self.level_0(image[:, :, first:last])
+        x = _rectified(self.level_0, image[:, :, first:last])
         if first > 0:  # the first row saw padding in place of the row before it
             x, first = x[:, :, 1:], first + 1
         if last < image.shape[2]:
             x = x[:, :, :-1]
-        x = self.level_1(x)[:, :, top - first : bottom - first]
+        x = _rectified(self.level_1, x)[:, :, top - first : bottom - first]
         return F.max_pool2d(x, 2, ceil_mode=self.ceil_mode)
 
 

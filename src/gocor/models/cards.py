@@ -31,7 +31,7 @@ README = """# Weights of the package
 PCK-5 is the share of points within 5 pixels of the truth, in percent, on 16 pairs with changes of viewpoint, of the
 network alone. All files are float16; statistics of batch normalisation are float32. Networks without a row have no
 trained weights. PWC-Net and PWC-Net-GOCor were trained and measured (`docs/results.md`), but their weights are too
-large for the package.
+large for the package. `LICENSE-torchvision` is the licence of the VGG-16 features.
 
 To ship another file, copy `best.safetensors` and `best.toml` of a run to this folder as `NAME.safetensors` and
 `NAME.toml`, where `NAME` is the name of the network, and run `python -m gocor.models.cards`. It writes the model cards

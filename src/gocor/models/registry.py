@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -82,6 +83,13 @@ def list_models(*, tiny: bool = False, shipped: bool = False) -> list[str]:
     return [name for name in names if name in zoo.shipped()] if shipped else names
 
 
+def unknown_model(name: str) -> InputError:
+    """The error about a name that no network has."""
+    close = get_close_matches(name, list_models(), 1)
+    hint = f"did you mean {close[0]!r}? There" if close else "there"
+    return InputError(f"no model is named {name!r}; {hint} are {', '.join(list_models())}")
+
+
 def create_model(name: str, options: Mapping[str, Any] | None = None) -> MatchingNetwork:
     """A network with initial values, in evaluation mode; `load_model` returns one with trained weights.
 
@@ -93,7 +101,7 @@ def create_model(name: str, options: Mapping[str, Any] | None = None) -> Matchin
     if not isinstance(name, str):
         raise InputTypeError(f"the name of a model must be a string, got {type(name).__name__}")
     if name not in REGISTRY:
-        raise InputError(f"no model is named {name!r}; there are {', '.join(list_models())}")
+        raise unknown_model(name)
     layers = Layers(options)
     network = REGISTRY[name].build(layers)
     layers.check(name)

@@ -27,6 +27,7 @@ MAX_GRAM_RADIUS = MAX_CORRELATION_RADIUS // 2  # the autocorrelation of a window
 MAX_DENSE_LOOKUP = 4096  # query positions up to which gradients of lookups are computed as matrix products
 MAX_LOOKUP_RADIUS = 7  # sixteen integer positions in each direction
 MAX_STORED_SCORES = 2**24  # scores of a sample's filters with one query level: 64 MiB in float32
+STRIP_ROWS, STRIP_PIXELS = 32, 2**19  # size of a strip of an image: rows on a CPU, pixels on a GPU
 MAX_TENSOR_CORE_RADIUS = 4  # the window of eight columns of locations must fit into sixteen columns of features
 MANY_LOCATIONS = 4096  # from this number on, the tensor-core kernel is faster for 256 channels too
 # Multiply-adds that a GPU does in the time of the kernel launches that the Gram form saves.
@@ -133,9 +134,17 @@ def stores_all_scores(filters: Tensor, query: Tensor) -> bool:
     return filters.shape[2:].numel() * query.shape[2:].numel() <= MAX_STORED_SCORES
 
 
-def computes_in_strips(image: Tensor, *weights: Tensor) -> bool:
-    """Whether the first convolutions of a network run on one strip of the image after the other."""
-    return _on_cpu_without_graph(image, *weights)
+def rows_of_strips(image: Tensor, *weights: Tensor) -> int | None:
+    """Rows of an image that pass through a network's first convolutions at a time, an even number; `None` for all.
+
+    On a CPU, the activations of a strip stay in the cache. On a GPU, strips bound the memory that large images take.
+    """
+    if _on_cpu_without_graph(image, *weights):
+        return STRIP_ROWS
+    height, width = image.shape[2], image.shape[3]
+    if not image.is_cuda or needs_gradients(image, *weights) or exporting() or torch.compiler.is_compiling():
+        return None
+    return max(STRIP_ROWS, STRIP_PIXELS // width // 2 * 2) if height * width > 2 * STRIP_PIXELS else None
 
 
 def uses_lookup_backward_kernel(filters: Tensor, query: Tensor, radius: int) -> bool:

@@ -20,7 +20,7 @@ CAMERA_MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV
 FOCAL_FACTOR = 1.2  # focal length over the longer side where EXIF does not tell it, as in COLMAP
 MIN_MODEL = 3  # photos of a model
 PIXEL_CENTRE = 0.5  # the centre of the first pixel: (0.5, 0.5) in COLMAP, (0, 0) here
-ERRORS_ONLY = 2  # level of glog
+NOTHING = 3  # level of glog: what fails is an exception too
 UNFINISHED = ".models"  # folder in the output, for models that are being made
 
 
@@ -52,7 +52,7 @@ def import_pycolmap() -> Any:
 def write_database(path: Path, graph: MatchGraph, cameras: CameraOptions) -> int:
     """Write a COLMAP database with verified matches, in place of an older one; returns the number of verified pairs."""
     pycolmap = import_pycolmap()
-    with atomic_path(path) as temporary, _silent(pycolmap):
+    with atomic_path(path) as temporary, _silent(pycolmap), _errors_of_writing(path):
         database = pycolmap.Database.open(temporary)
         try:
             with pycolmap.DatabaseTransaction(database):
@@ -139,7 +139,7 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     try:
         folder.mkdir()
-        with _silent(pycolmap):
+        with _silent(pycolmap), _errors_of_writing(folder):
             found = pycolmap.incremental_mapping(database, photos, folder, options)
         models = sorted(found.values(), key=lambda m: (-m.num_reg_images(), -m.num_points3D()))
         if not models:
@@ -147,10 +147,10 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
                 "no photo could be registered: photos must show the same scene from different places, and overlap"
             )
         fresh = folder / "sorted"
-        for number, model in enumerate(models):
-            (fresh / str(number)).mkdir(parents=True)
-            model.write_binary(fresh / str(number))
-        with atomic_path(output / "points.ply") as temporary:
+        with _errors_of_writing(output), atomic_path(output / "points.ply") as temporary:
+            for number, model in enumerate(models):
+                (fresh / str(number)).mkdir(parents=True)
+                model.write_binary(fresh / str(number))
             models[0].export_PLY(temporary)
         shutil.rmtree(output / "sparse", ignore_errors=True)
         fresh.rename(output / "sparse")
@@ -160,10 +160,20 @@ def map_photos(database: Path, photos: Path, output: Path) -> Any:
 
 
 @contextmanager
+def _errors_of_writing(path: Path) -> Iterator[None]:
+    """COLMAP's own errors about a full disk are no `OSError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"COLMAP cannot write {path}, is the disk full? It says: {reason}") from error
+
+
+@contextmanager
 def _silent(pycolmap: Any) -> Iterator[None]:
-    """COLMAP logs its progress on stderr; here it logs errors only."""
+    """COLMAP logs its progress and its errors on stderr; here it logs nothing."""
     level = pycolmap.logging.minloglevel
-    pycolmap.logging.minloglevel = ERRORS_ONLY
+    pycolmap.logging.minloglevel = NOTHING
     try:
         yield
     finally:

@@ -54,6 +54,11 @@ def find_photos(folder: PathLike) -> list[Photo]:
     paths = image_files(sorted(Path(folder).iterdir()))
     if len(paths) < MIN_PHOTOS:
         raise InputError(f"a reconstruction needs {MIN_PHOTOS} photos or more, {folder} has {len(paths)}")
+    for path in paths:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError:  # COLMAP's database cannot hold such a name
+            raise InputError(f"the name of {path} is not UTF-8: rename the photo") from None
     return [_read_photo(path) for path in paths]
 
 

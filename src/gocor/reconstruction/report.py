@@ -58,10 +58,14 @@ class Report:
             ("models", str(self.models)),
         ]
 
+    def to_json(self) -> str:
+        """All facts as JSON."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
     def write(self, folder: Path) -> Path:
         """Write `report.json`; returns its path."""
         path = folder / REPORT
-        write_bytes_atomically(path, (json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n").encode())
+        write_bytes_atomically(path, (self.to_json() + "\n").encode())
         return path
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from ..models.registry import REGISTRY, list_models, sketch
+from ..models.registry import REGISTRY, sketch, unknown_model
 from ..models.weights import choose_device
 from ..utils.documents import parse_toml
 from ..utils.errors import InputError
@@ -162,11 +162,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if self.model not in REGISTRY:
-            raise InputError(f"no model is named {self.model!r}; there are {', '.join(list_models())}")
+            raise unknown_model(self.model)
         sketch(self.model, self.network)  # checks the options of the network
         if bool(self.data) == bool(self.flow):
             given = "both" if self.data else "neither"
-            raise InputError(f"pairs come from photos (data) or from data sets with flow (flow), got {given}")
+            raise InputError(f"give photos to train on (--data) or data sets with optical flow (--flow), got {given}")
         if self.schedule_by == "time" and self.time_limit is None:
             raise InputError("schedule_by = 'time' needs a time_limit, in minutes")
         for name, option in vars(self).items():

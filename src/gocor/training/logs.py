@@ -91,6 +91,13 @@ class RunLog:
             text = "  ".join([*shown, self._time_left(step, values)])
             self.bar.update(self.bar.task_ids[0], completed=step, description=text)
 
+    def begin_validation(self, step: int, pairs: int) -> None:
+        """Say that a validation begins: on a CPU it can take longer than many steps."""
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], description=f"validating on {pairs} pairs …")
+        else:
+            self.say(f"step {step}: validating on {pairs} pairs …")
+
     def say(self, message: str) -> None:
         """Print one line."""
         if not self.quiet:

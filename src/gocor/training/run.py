@@ -196,6 +196,8 @@ class Run:
     def _validate(self, *, last: bool = False) -> None:
         """Score the averaged network, and export it if it is the best so far or the last."""
         state, network, folder = self.state, self.step.average, Path(self.config.output)
+        if self.log is not None:
+            self.log.begin_validation(state.step, self.config.validation_pairs)
         metrics, picture = validate(network, self.sources.validation, self.config, self.group)
         state.validated = state.step
         best = metrics["epe"] < state.best

@@ -42,7 +42,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
                     )
                 os.replace(hidden, target)
             finally:
-                hidden.unlink(missing_ok=True)
+                _empty(folder)  # a database leaves a journal beside it if it fails
     except OSError as error:
         # The error of a full disk names no file, the hidden one or its folder.
         if error.errno is not None and (hidden is None or error.filename in (None, str(hidden))):
@@ -79,10 +79,15 @@ def remove_leftovers(folder: PathLike) -> None:
         with suppress(OSError, BusyError):
             if not place.is_symlink() and (place / WORKPLACE_LOCK).exists():
                 with locked_file(place / WORKPLACE_LOCK) as supported:
-                    for path in place.iterdir() if supported else ():
-                        if path.name != WORKPLACE_LOCK:
-                            path.unlink()
+                    if supported:
+                        _empty(place)
             place.rmdir()
+
+
+def _empty(workplace: Path) -> None:
+    for path in workplace.iterdir():
+        if path.name != WORKPLACE_LOCK:
+            path.unlink()
 
 
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:

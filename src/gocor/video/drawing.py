@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from ..utils.arrays import Picture
-from ..viz import draw_flow
+from ..viz.drawing import add_flow_legend, draw_flow
 from .tracks import Trails
 
 FLOW_SHARE = 0.6  # share of the flow's colours in an overlay on a grey frame
@@ -26,11 +26,12 @@ def draw(view: str, picture: Picture, flow: Tensor, max_flow: float | None, trai
 
     if view == "frame":
         return with_trails(picture)
-    colours = draw_flow(flow, max_flow=max_flow, max_side=max(picture.shape[:2]))
-    if view == "flow":
-        return with_trails(colours)
-    if view == "side":
-        return np.concatenate([with_trails(picture), colours], 1)
-    grey = picture.astype(np.float32).mean(2, keepdims=True)
-    blend = np.rint(FLOW_SHARE * colours + (1 - FLOW_SHARE) * grey).astype(np.uint8)
-    return with_trails(blend)
+    assert max_flow is not None
+    drawn = draw_flow(flow, max_flow=max_flow, max_side=max(picture.shape[:2]), legend=False)
+    if view == "overlay":
+        grey = picture.astype(np.float32).mean(2, keepdims=True)
+        drawn = np.rint(FLOW_SHARE * drawn + (1 - FLOW_SHARE) * grey).astype(np.uint8)
+    if view != "side":
+        drawn = with_trails(drawn)
+    add_flow_legend(drawn, max_flow)  # last, so that neither the frame nor a trail shows through
+    return np.concatenate([with_trails(picture), drawn], 1) if view == "side" else drawn

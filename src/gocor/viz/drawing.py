@@ -33,16 +33,23 @@ def draw_flow(
     rows, columns = (_nearest(old, new) for old, new in zip(values.shape[1:], (height, width), strict=True))
     # Pixels are picked, not averaged: the mean over a motion boundary is no motion of the scene.
     picture = flow_to_color(values[:, rows[:, None], columns], scale)
-    side = _legend_size(picture) if legend else 0
-    if side:
-        text = f"{scale:.3g} px" if scale < 1000 else f"{scale:.0f} px"
-        line = max(12, side // 6)
-        panel = np.full((side + 2 * line, max(side, _text_width(text, line)) + line, 3), 255, np.uint8)
-        left = (panel.shape[1] - side) // 2
-        panel[line // 2 : line // 2 + side, left : left + side] = color_legend(side)
-        _write(panel, text, (panel.shape[1] / 2, side + 1.2 * line), line)
-        _put_in_corner(picture, panel)
+    if legend:
+        add_flow_legend(picture, scale)
     return picture
+
+
+def add_flow_legend(picture: Picture, scale: float) -> None:
+    """Draw the wheel of the flow's colours and its radius in pixels into a corner, if the picture is large enough."""
+    side = _legend_size(picture)
+    if not side:
+        return
+    text = f"{scale:.3g} px" if scale < 1000 else f"{scale:.0f} px"
+    line = max(12, side // 6)
+    panel = np.full((side + 2 * line, max(side, _text_width(text, line)) + line, 3), 255, np.uint8)
+    left = (panel.shape[1] - side) // 2
+    panel[line // 2 : line // 2 + side, left : left + side] = color_legend(side)
+    _write(panel, text, (panel.shape[1] / 2, side + 1.2 * line), line)
+    _put_in_corner(picture, panel)
 
 
 def draw_overlay(
