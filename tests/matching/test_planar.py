@@ -60,6 +60,20 @@ def test_noise_and_slides_are_straightened(query):
     assert error(flow, true)[..., 165:190, 120:200].min() > 7
 
 
+def test_a_surface_that_is_a_little_curved_keeps_its_flow(query):
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]].astype(np.float32)
+    bend = 0.9 * np.sin(2 * np.pi * x / SIZE[1]) * np.sin(2 * np.pi * y / SIZE[0])
+    flat = flow_of(MATRIX)
+    true = flat + torch.from_numpy(bend)
+    mapped = [at + true[0, i].numpy() for i, at in enumerate((x, y))]
+    reference = cv2.remap(query, *mapped, cv2.INTER_CUBIC)
+    flow = true + 0.1 * torch.randn(true.shape)
+    found, belief = prefer_homography(tensor(reference), tensor(query), flow)
+    assert torch.equal(found, flow)
+    assert not belief.any()
+    assert error(flat, true).max() < 3  # near enough to the plane that a homography explains nearly all of it
+
+
 def test_what_moves_on_its_own_keeps_its_flow(query):
     reference = seen(query)
     patch = np.random.default_rng(0).integers(0, 255, (10, 12, 3), dtype=np.uint8)

@@ -40,6 +40,10 @@ class PlanarSettings:
     max_correlation_loss: float = 0.05  # Mean loss of correlation around a pixel; twice as much at the pixel itself.
     loss_window: int = 41  # Side of the window of that mean, in pixels.
     max_contrast: float = 30.0  # Standard deviation of a patch, of 255, at which its weight in that mean saturates.
+    clear_correlation: float = 0.85  # Correlation of patches above which the flow of a pixel is taken as exact, and
+    clear_contrast: float = 8.0  # standard deviation of its patch above which it is.
+    max_deviation: float = 0.3  # Distance in pixels between such a flow and the homography, averaged as a vector over
+    deviation_window: int = 81  # windows of this side: the median over these pixels. A curved surface has more.
     max_outside: float = 0.5  # Distance from the query where a homography is trusted, in fractions of its sides.
 
 
@@ -104,6 +108,10 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     planar_share = (distance[matched] < 2 * settings.inlier_distance).to(flow.dtype).mean()
     if planar_share < settings.min_planar_share:
         return unchanged
+    clear = inside & (contrast > settings.clear_contrast) & (correlation > settings.clear_correlation)
+    clear = clear & (distance < 2 * settings.inlier_distance)
+    if _deviation(planar - small, clear, settings.deviation_window) > settings.max_deviation:
+        return unchanged
     planar_correlation, _ = patch_correlation(first, warp(second, planar, padding="border"))
     loss = correlation - planar_correlation
     weight = contrast.clamp(max=settings.max_contrast) * inside
@@ -125,6 +133,18 @@ def _prefer_homography(reference: Tensor, query: Tensor, flow: Tensor, settings:
     replaced = flow.isfinite().all(1, keepdim=True) & (share > 0)
     belief = torch.where(replaced, share * planar_share, 0.0)
     return Planar(torch.where(replaced, flow + share * (replacement - flow), flow), belief)
+
+
+def _deviation(difference: Tensor, clear: Tensor, window: int) -> float:
+    """Length of the mean difference `(1, 2, h, w)` of the clear pixels around a clear pixel: the median over them.
+
+    The mean over a window removes the noise of a flow, and keeps a systematic deviation from it.
+    """
+    if not clear.any():
+        return 0.0
+    weight = clear.to(difference.dtype)
+    mean = box(weight * difference, window) / box(weight, window).clamp(min=1e-6)
+    return float(torch.linalg.vector_norm(mean, dim=1, keepdim=True)[clear].median())
 
 
 def _bounded(image: Tensor, max_side: int) -> Tensor:

@@ -9,7 +9,8 @@ CONTRAST = 3.0  # least standard deviation of brightness, in [0, 255], of a patc
 
 def box(values: Tensor, side: int) -> Tensor:
     """Mean over the square of odd side around each pixel; pixels outside the image do not count."""
-    return F.avg_pool2d(values, side, 1, side // 2, count_include_pad=False)
+    rows = F.avg_pool2d(values, (1, side), 1, (0, side // 2), count_include_pad=False)
+    return F.avg_pool2d(rows, (side, 1), 1, (side // 2, 0), count_include_pad=False)
 
 
 def patch_correlation(image: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
