@@ -1,7 +1,9 @@
 """Options and helpers that every test can use."""
 
+import os
 import sys
 from functools import partial
+from itertools import islice
 
 import pytest
 import torch
@@ -9,6 +11,21 @@ import torch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="device that the operator and module tests run on")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every worker begin with its share of the long tests, so that none of them runs alone at the end.
+
+    `--dist worksteal` gives each worker an equal number of consecutive tests to begin with.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = iter([item for item in items if not item.get_closest_marker("long")])
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        share = long[worker * len(long) // workers : (worker + 1) * len(long) // workers]
+        ordered += share + list(islice(others, len(items) // workers - len(share)))
+    items[:] = [*ordered, *others]
 
 
 @pytest.fixture

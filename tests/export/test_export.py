@@ -15,6 +15,8 @@ from gocor.utils.errors import InputError
 
 from .conftest import SIDE, small_network
 
+pytestmark = pytest.mark.long
+
 
 def test_the_file_gives_the_results_of_the_network_at_any_size(exported):
     run, network = run_onnx(exported.path), small_network()

@@ -24,6 +24,8 @@ from gocor.ops.warp import pixel_grid
 from tests.models.test_own_network import OwnNetwork
 from tests.test_assets import PHOTOS
 
+pytestmark = pytest.mark.long
+
 SIDE = 256
 MATRIX = np.array([[0.9, -0.3, 20.0], [0.25, 1.1, -8.0], [4e-4, -2e-4, 1.0]])
 

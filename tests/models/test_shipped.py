@@ -13,6 +13,8 @@ from gocor.models.weights import SHIPPED
 from gocor.utils.defaults import MODEL
 from tests.test_assets import ASSETS, true_flow
 
+pytestmark = pytest.mark.long
+
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors") if path.stem != "vgg16")
 
 

@@ -31,6 +31,8 @@ from gocor.training.sources import open_sources
 from ..cli.test_cli import runner
 from ..data.datasets.samples import write_sample
 
+pytestmark = pytest.mark.long
+
 PHOTOS = str(SHIPPED.with_name("assets"))
 TINY = {"network": {"width": 0.125, "local.radius": 2}, "size": 64, "batch": 1, "steps": 1, "validation_pairs": 1}
 TRAINING = merge_options(typed_options(TINY), typed_options({"data": [PHOTOS], "preset": "static"}))

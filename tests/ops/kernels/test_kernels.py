@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.long
+
 if find_spec("triton") is None:
     if sys.platform == "linux" and platform.machine() == "x86_64":
         pytest.fail("Triton is not installed: run `make install`, the kernels must not go untested", pytrace=False)
