@@ -11,6 +11,7 @@ import gocor
 from gocor.matching import MatchOptions
 from gocor.matching.api import match_tensors
 from gocor.models import create_model
+from gocor.utils.precision import cpu_multiplies_bfloat16
 
 
 def test_the_options_of_match_are_those_of_the_class():
@@ -27,6 +28,7 @@ def test_wrong_values():
         ("max_size", 5, "max_size must be at least 16, got 5"),
         ("align", "yes", "align must be True, False or None, got 'yes'"),
         ("updates", 0, "updates must be at least 1, got 0"),
+        ("precision", "fp8", "precision must be 'bf16', 'float32' or None, got 'fp8'"),
         ("confidence", "high", "confidence must be 'learnt', 'consistency' or None, got 'high'"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
@@ -52,7 +54,7 @@ def test_the_network_decides_what_is_left_open():
 def test_as_a_dictionary():
     options = MatchOptions(iters_local=3, max_size=None)
     stored = {"iters_local": 3, "iters_global": None, "updates": None, "min_size": None, "max_size": None}
-    stored |= {"align": None, "confidence": None, "fast": False}
+    stored |= {"align": None, "confidence": None, "precision": None, "fast": False}
     assert options.as_dict() == stored
     assert MatchOptions(**stored) == options
 
@@ -72,7 +74,7 @@ def test_the_backward_flow_is_computed_only_on_request():
 def test_a_learnt_confidence_needs_no_backward_flow():
     network = create_model("recurrent-gocor-tiny")
     images = 255 * torch.rand(2, 1, 3, 48, 64)
-    options = MatchOptions(min_size=0, align=False)
+    options = MatchOptions(min_size=0, align=False, precision="float32")
     found = match_tensors(network, *images, options)
     with torch.no_grad():
         expected = network.eval().predict(*images, min_size=0)
@@ -82,6 +84,21 @@ def test_a_learnt_confidence_needs_no_backward_flow():
     checked = match_tensors(network, *images, replace(options, confidence="consistency"))
     assert checked.confidence is None
     assert checked.backward is not None
+
+
+def test_precision_is_that_of_the_convolutions():
+    network = create_model("recurrent-gocor-tiny").eval()
+    images = 255 * torch.rand(2, 1, 3, 48, 64)
+    flows = {
+        name: match_tensors(network, *images, MatchOptions(min_size=0, align=False, precision=name)).forward
+        for name in ("bf16", "float32", None)
+    }
+    assert not torch.equal(flows["bf16"], flows["float32"])
+    assert torch.equal(flows[None], flows["bf16" if cpu_multiplies_bfloat16() else "float32"])
+    assert network.autocast_dtype is None
+    network.autocast_dtype = torch.bfloat16
+    with torch.inference_mode():
+        assert torch.equal(network(*images, min_size=0), flows["bf16"])
 
 
 def test_fast_neither_enlarges_nor_makes_all_updates_unless_told_to():

@@ -1,4 +1,4 @@
-"""Matching leaves a network as it is, whatever its mode and however many threads match with it."""
+"""Matching leaves a network as it is, whatever its mode and precision and however many threads match with it."""
 
 import threading
 
@@ -8,8 +8,8 @@ from torch import nn
 
 from gocor.matching.api import match_tensors
 from gocor.matching.options import MatchOptions
-from gocor.models import create_model
-from gocor.models.evaluation_view import in_evaluation_mode
+from gocor.models import create_model, evaluation_view
+from gocor.models.evaluation_view import in_evaluation_mode, in_precision
 from gocor.training.distributed import Group
 from gocor.training.validation import validate
 from tests.training.toy import Toy, toy_config
@@ -93,3 +93,25 @@ def test_validation_leaves_the_network_as_it_is(network, tmp_path):
     validate(network, Toy(reach=4), toy_config(tmp_path, batch=2, validation_pairs=2), Group(0, 1, torch.device("cpu")))
     assert all(module.training for module in network.modules())
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_a_view_in_another_precision_shares_the_modules(network):
+    network.eval()
+    view = in_precision(network, "bf16")
+    assert (view.autocast_dtype, network.autocast_dtype) == (torch.bfloat16, None)
+    assert all(ours is theirs for ours, theirs in zip(view.parameters(), network.parameters(), strict=True))
+    assert view.pyramid is network.pyramid
+    assert in_precision(view, "bf16") is view
+    assert in_precision(view, None) is view  # 16 bits that a user asked for stay
+    assert in_precision(view, "float32").autocast_dtype is None
+    assert in_precision(network, "float32") is network
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_bfloat16_is_chosen_where_the_cpu_is_faster_and_the_network_as_accurate(network, able, monkeypatch):
+    monkeypatch.setattr(evaluation_view, "cpu_multiplies_bfloat16", lambda: able)
+    assert (in_precision(network, None) is network) != able
+    assert in_precision(create_model("pwcnet-gocor-tiny"), None).autocast_dtype is None  # not known to be as accurate
+    assert in_precision(network.double(), None) is network
+    network.float().use_published_rules()
+    assert in_precision(network, None) is network

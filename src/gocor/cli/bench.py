@@ -108,14 +108,15 @@ def bench(
 
 
 def _job(model: str, batch: int, formats: str, dtype: str, *, quick: bool) -> "Job":
-    """What the section match does; 16 bits as with `gocor match --fast`, but with all updates."""
+    """What the section match does."""
     from ..matching.options import MatchOptions
     from ..pipeline.job import Job
 
     if dtype == "float16":
-        raise InputError("the section match measures float32, or bfloat16 as with gocor match --fast, got float16")
+        raise InputError("the section match measures float32 or bfloat16, got float16")
     names = [] if formats == "none" else [name.strip() for name in formats.split(",") if name.strip()]
-    matching = MatchOptions(min_size=0 if quick else None)
+    precision: Literal["bf16", "float32"] = "bf16" if dtype == "bfloat16" else "float32"
+    matching = MatchOptions(min_size=0 if quick else None, precision=precision)
     return Job(model=model, batch=batch, fast=dtype == "bfloat16", matching=matching, formats=names)
 
 

@@ -12,7 +12,19 @@ from ..utils.errors import InputError
 from ..utils.files import check_folder
 from ..utils.locks import locked_folder
 from .errors import say, warnings_as_lines
-from .options import Device, ItersGlobal, ItersLocal, Json, MaxSize, MinSize, Output, Overwrite, Updates, complete_model
+from .options import (
+    Device,
+    ItersGlobal,
+    ItersLocal,
+    Json,
+    MaxSize,
+    MinSize,
+    Output,
+    Overwrite,
+    Precision,
+    Updates,
+    complete_model,
+)
 
 if TYPE_CHECKING:
     from ..evaluation.benchmarks import Benchmark
@@ -106,6 +118,7 @@ def evaluate(
     iters_local: ItersLocal = None,
     iters_global: ItersGlobal = None,
     updates: Updates = None,
+    precision: Precision = None,
     fast: Fast = False,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
@@ -146,6 +159,7 @@ def evaluate(
         max_size=max_size or None,
         align=align,
         confidence=confidence,
+        precision=precision,
         fast=fast,
         **iters,
     )

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
@@ -39,6 +39,13 @@ MaxSize = Annotated[
         min=0,
         help="Shrink larger images until their longer side has this many pixels, to save memory; 0: never shrink. The "
         "flow is returned at the full size.",
+    ),
+]
+Precision = Annotated[
+    Literal["bf16", "float32"] | None,
+    Option(
+        help="Precision of convolutions.",
+        show_default="bf16 on a CPU with instructions for it if the network is as accurate, otherwise float32",
     ),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]

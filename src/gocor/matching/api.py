@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from ..models.evaluation_view import in_evaluation_mode
+from ..models.evaluation_view import Precision, in_evaluation_mode, in_precision
 from ..models.network import MatchingNetwork
 from ..models.outputs import Prediction
 from ..models.weights import choose_device, load_model
@@ -44,6 +44,7 @@ def match(  # type: ignore[overload-overlap]
     max_size: int | None = ...,
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
+    precision: Precision | None = ...,
     fast: bool = ...,
     batch_size: int = ...,
 ) -> MatchResult: ...
@@ -64,6 +65,7 @@ def match(
     max_size: int | None = ...,
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
+    precision: Precision | None = ...,
     fast: bool = ...,
     batch_size: int = ...,
 ) -> list[MatchResult]: ...
@@ -83,6 +85,7 @@ def match(
     max_size: int | None = MAX_SIZE,
     align: bool | None = None,
     confidence: Literal["learnt", "consistency"] | None = None,
+    precision: Precision | None = None,
     fast: bool = False,
     batch_size: int = 4,
 ) -> MatchResult | list[MatchResult]:
@@ -106,6 +109,8 @@ def match(
             by a homography (`gocor.matching.planar`). `None` does so if the network can.
         confidence: where confidence and occlusion come from: `"learnt"` by the network, `"consistency"` with the flow
             in the opposite direction; `None` takes the first if the network learns it.
+        precision: precision of convolutions: `"bf16"` is bfloat16, `"float32"` that of the weights. `None` takes
+            bfloat16 on a CPU that has instructions for it, if the network is as accurate with it.
         fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
             a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding
@@ -122,6 +127,7 @@ def match(
         max_size=max_size,
         align=align,
         confidence=confidence,
+        precision=precision,
         fast=fast,
     )
     check_count("batch_size", batch_size, minimum=1)
@@ -196,7 +202,7 @@ def match_tensors(
     options = options.resolve(network, flips=flips)
     learnt = options.confidence == "learnt"
     backward = not learnt if backward is None else backward
-    network = in_evaluation_mode(network)
+    network = in_precision(in_evaluation_mode(network), options.precision)
     cache = FeatureCache() if backward else None  # for both directions
     reference, query = Images.of(reference, cache), Images.of(query, cache)
     if options.align:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from ..models.evaluation_view import Precision
 from ..models.network import MatchingNetwork
 from ..models.resizing import MIN_MAX_SIZE
 from ..utils.checks import check_count
@@ -10,6 +11,7 @@ from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError, InputTypeError
 
 MINIMUM = {"iters_local": 0, "iters_global": 0, "updates": 1, "min_size": 0, "max_size": MIN_MAX_SIZE}
+NOT_OF_THE_NETWORK = ("align", "confidence", "precision", "fast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,9 @@ class MatchOptions:
         confidence: where confidence and occlusion come from. `"learnt"` takes what the network predicts along with the
             flow, `"consistency"` compares with the flow in the opposite direction, which takes twice as long, and
             `None` takes the first if the network learns it.
+        precision: precision of convolutions: `"bf16"` is bfloat16, `"float32"` that of the weights. `None` takes
+            bfloat16 on a CPU that has instructions for it, if the network is as accurate with it, and otherwise the
+            network's own, see `load_model`.
         fast: match faster and less finely: small images are not enlarged, and a recurrent network makes fewer updates,
             unless `min_size` or `updates` say otherwise.
     """
@@ -39,6 +44,7 @@ class MatchOptions:
     max_size: int | None = MAX_SIZE
     align: bool | None = None
     confidence: Literal["learnt", "consistency"] | None = None
+    precision: Precision | None = None
     fast: bool = False
 
     def __post_init__(self) -> None:
@@ -49,6 +55,8 @@ class MatchOptions:
             raise InputTypeError(f"align must be True, False or None, got {self.align!r}")
         if self.confidence not in (None, "learnt", "consistency"):
             raise InputError(f"confidence must be 'learnt', 'consistency' or None, got {self.confidence!r}")
+        if self.precision not in (None, "bf16", "float32"):
+            raise InputError(f"precision must be 'bf16', 'float32' or None, got {self.precision!r}")
 
     def resolve(self, network: MatchingNetwork, *, flips: bool = False) -> "MatchOptions":
         """The same options with the network's own choices in place of `None`, except for numbers of iterations.
@@ -79,7 +87,7 @@ class MatchOptions:
 
     def network_options(self) -> dict[str, Any]:
         """The options of `MatchingNetwork.forward`."""
-        return {name: value for name, value in self.as_dict().items() if name not in ("align", "confidence", "fast")}
+        return {name: value for name, value in self.as_dict().items() if name not in NOT_OF_THE_NETWORK}
 
 
 DEFAULT_OPTIONS = MatchOptions()

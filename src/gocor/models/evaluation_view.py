@@ -1,8 +1,16 @@
-"""A view of a network in evaluation mode. The network itself does not change."""
+"""Views of a network in evaluation mode or in another precision. The network itself does not change."""
 
-from typing import TypeVar
+from copy import copy
+from typing import Literal, TypeVar
 
+import torch
 from torch import nn
+
+from ..utils.precision import cpu_multiplies_bfloat16
+from .network import MatchingNetwork
+
+Precision = Literal["bf16", "float32"]
+"""Precision of convolutions: bfloat16 by autocast, or that of the weights."""
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -17,6 +25,33 @@ def in_evaluation_mode(network: Module) -> Module:
     if not any(module.training for module in network.modules()):
         return network
     return _view(network, {})
+
+
+def in_precision(network: MatchingNetwork, precision: Precision | None) -> MatchingNetwork:
+    """The network itself if its convolutions have this precision, otherwise a view of it that shares all modules.
+
+    Args:
+        network: a network on any device.
+        precision: `None` takes bfloat16 on a CPU that has instructions for it, if the network is as accurate with it
+            (`MatchingNetwork.suits_bfloat16`), and the network's own precision otherwise.
+    """
+    if precision is None:
+        chosen = torch.bfloat16 if _is_faster_in_bfloat16(network) else network.autocast_dtype
+    else:
+        chosen = torch.bfloat16 if precision == "bf16" else None
+    if chosen == network.autocast_dtype:
+        return network
+    view = copy(network)
+    view.autocast_dtype = chosen
+    return view
+
+
+def _is_faster_in_bfloat16(network: MatchingNetwork) -> bool:
+    """Whether the network is faster in bfloat16 and as accurate."""
+    weight = next(network.parameters(), torch.empty(0))
+    if not network.suits_bfloat16 or network.published or network.autocast_dtype is not None:
+        return False
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and cpu_multiplies_bfloat16()
 
 
 def _view(module: Module, made: dict[int, nn.Module]) -> Module:

@@ -48,6 +48,7 @@ class GLUNet(MatchingNetwork):
     )
     coarse_side = SIDE
     can_flip = True
+    suits_bfloat16 = True
 
     def __init__(
         self,

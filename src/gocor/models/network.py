@@ -47,6 +47,8 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
         fixed_side: longer side of the working size, if it is the same for all images. The operations of the network
             then depend neither on the size of the images nor on values, so that one graph can be exported for all.
         added_parts: names of parts that older weights of the network lack. Training may start from such weights.
+        suits_bfloat16: whether the flow is as accurate with convolutions in bfloat16. Matching then uses it on CPUs
+            that have instructions for it.
         autocast_dtype: 16-bit dtype of the convolutions, or `None`; flows and GOCor's iterations stay in float32.
         graphs: recorded forward passes, see `accelerate`.
     """
@@ -62,6 +64,7 @@ class MatchingNetwork(Abilities, nn.Module, ABC):
     learning_rate_factors: ClassVar[Mapping[str, float]] = {}
     added_parts: ClassVar[tuple[str, ...]] = ()
     fixed_side: int | None = None
+    suits_bfloat16: ClassVar[bool] = False
     autocast_dtype: torch.dtype | None = None
     graphs: GraphCache | None = None
 

@@ -66,6 +66,7 @@ class RecurrentNet(MatchingNetwork):
     updates: int = 12
     fast_updates = 6
     learns_confidence = True
+    suits_bfloat16 = True
     reuses_features = True
     training_updates = 6
     fine_updates = 3  # of a network with the fine stage
