@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gocor
-from gocor.matching.alignment import match_wide_baseline
+from gocor.matching.alignment import match_wide_baseline, search
 from gocor.matching.alignment.search import AlignmentSearch, _from_other_side, fit_homography
 from gocor.matching.alignment.settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from gocor.matching.alignment.views import View
@@ -168,6 +168,24 @@ def test_close_images_are_matched_as_they_are(photo, monkeypatch):
     moved = np.roll(photo, 4, 1)
     results = [gocor.match(photo, moved, network, min_size=0, align=align).flow for align in (None, False)]
     assert torch.equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("supports", "rounds"),
+    [((0.3, 0.303), 1), ((0.3, 0.32, 0.323), 2), ((0.05, 0.0501, 0.0502, 0.0503, 0.0504), 4), ((0.3, 0.29), 1)],
+)
+def test_close_images_are_not_refined_for_a_small_gain(supports, rounds, monkeypatch):
+    moving = np.array([[1.0, 0, 64], [0, 1, 0], [0, 0, 1]])
+    monkeypatch.setattr(search, "fit_homography", lambda *_: moving)
+    points = np.zeros((1, 2))
+    views = iter([View(moving, points, points, points[:, 0], support) for support in supports])
+    calls = []
+    matcher = SimpleNamespace(
+        settings=DEFAULT_ALIGNMENT, side=256, match=lambda starts: [calls.append(1) or next(views) for _ in starts]
+    )
+    (best,) = search.refine(matcher, [next(views)])
+    assert best.support == max(supports)
+    assert len(calls) == rounds
 
 
 def test_batches_and_networks_that_cannot(device):

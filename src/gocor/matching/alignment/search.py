@@ -162,7 +162,8 @@ class AlignmentSearch:
 def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
     """Fit a homography to each view and match again, as long as its support grows.
 
-    A view with much support is not matched again if its homography hardly moves the image: the images are close.
+    A view with much support is not matched again if its homography hardly moves the image, or if the last round hardly
+    gained support: the images are close.
     """
     settings = matcher.settings
     views, active = list(views), list(range(len(views)))
@@ -174,8 +175,9 @@ def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = N
         active = []
         for (i, _), view in zip(moving, matched, strict=True):
             if view.support > views[i].support:
+                if i in weak or view.support > (1 + settings.min_round_gain) * views[i].support:
+                    active.append(i)
                 views[i] = view
-                active.append(i)
     return views
 
 
