@@ -97,7 +97,8 @@ def test_two_images_of_other_sizes(match, tmp_path):
     assert done["query_size"] == [40, 90]
 
 
-def test_same_result_as_from_python(run, tmp_path):
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_same_result_as_from_python(run, tmp_path, precision):
     for name, size in (("a", (48, 64)), ("b", (40, 56))):
         write_image(tmp_path / f"{name}.png", picture(*size))
     with pytest.warns(UntrainedWarning):
@@ -112,11 +113,13 @@ def test_same_result_as_from_python(run, tmp_path):
         2,
         "--max-size",
         0,
+        "--precision",
+        precision,
         "-q",
     ]
     assert run("match", tmp_path / "a.png", tmp_path / "b.png", "-o", tmp_path / "out", *arguments)[::2] == (0, "")
     pair = [(tmp_path / "a.png", tmp_path / "b.png")]
-    result = next(match_stream(pair, network, MatchOptions(iters_local=2, max_size=None)))
+    result = next(match_stream(pair, network, MatchOptions(iters_local=2, max_size=None, precision=precision)))
     np.testing.assert_array_equal(read_flow(tmp_path / "out" / "flow.flo")[0], result.flow)
 
 

@@ -13,6 +13,7 @@ import torch
 
 from .._version import __version__
 from ..ops import select
+from ..utils.precision import cpu_multiplies_bfloat16
 
 PACKAGES = ("torch", "numpy", "opencv-python-headless", "safetensors", "triton", "numba")
 NOT_FOR_USERS = ("dev", "docs")  # extras of those who work on gocor
@@ -106,6 +107,7 @@ def forms(device: torch.device) -> dict[str, str]:
         "global GOCor, inference": lambda: whole(gradients=False),
         "global GOCor, training": lambda: whole(gradients=True),
         "local correlation": lambda: select.choose_correlation(features, 4),
+        "convolutions of matching": lambda: "bf16" if device.type == "cpu" and cpu_multiplies_bfloat16() else "float32",
         "lookups": lambda: "triton" if select.uses_lookup_kernel(features, features, 4) else "torch",
     }
     return {name: choose() for name, choose in choices.items()}
