@@ -28,6 +28,7 @@ def test_wrong_values():
         ("max_size", 5, "max_size must be at least 16, got 5"),
         ("align", "yes", "align must be True, False or None, got 'yes'"),
         ("updates", 0, "updates must be at least 1, got 0"),
+        ("second_look", 1, "second_look must be True, False or None, got 1"),
         ("precision", "fp8", "precision must be 'bf16', 'float32' or None, got 'fp8'"),
         ("confidence", "high", "confidence must be 'learnt', 'consistency' or None, got 'high'"),
     ):
@@ -39,7 +40,7 @@ def test_wrong_values():
 
 def test_the_network_decides_what_is_left_open():
     glunet, pwcnet = create_model("glunet-gocor-tiny"), create_model("pwcnet-gocor-tiny")
-    own = {"confidence": "consistency"}
+    own = {"confidence": "consistency", "second_look": False}
     assert MatchOptions().resolve(glunet) == MatchOptions(min_size=1024, align=True, **own)
     assert MatchOptions(min_size=0).resolve(pwcnet) == MatchOptions(min_size=0, align=False, **own)
     assert MatchOptions().resolve(create_model("recurrent-gocor-tiny")).confidence == "learnt"
@@ -49,12 +50,14 @@ def test_the_network_decides_what_is_left_open():
         MatchOptions(align=True).resolve(pwcnet)
     with pytest.raises(ValueError, match="PWCNet does not learn a confidence"):
         MatchOptions(confidence="learnt").resolve(pwcnet)
+    with pytest.raises(ValueError, match="PWCNet cannot start from a flow, so there is no second look"):
+        MatchOptions(second_look=True).resolve(pwcnet)
 
 
 def test_as_a_dictionary():
     options = MatchOptions(iters_local=3, max_size=None)
     stored = {"iters_local": 3, "iters_global": None, "updates": None, "min_size": None, "max_size": None}
-    stored |= {"align": None, "confidence": None, "precision": None, "fast": False}
+    stored |= {"align": None, "confidence": None, "precision": None, "second_look": None, "fast": False}
     assert options.as_dict() == stored
     assert MatchOptions(**stored) == options
 
@@ -74,7 +77,7 @@ def test_the_backward_flow_is_computed_only_on_request():
 def test_a_learnt_confidence_needs_no_backward_flow():
     network = create_model("recurrent-gocor-tiny")
     images = 255 * torch.rand(2, 1, 3, 48, 64)
-    options = MatchOptions(min_size=0, align=False, precision="float32")
+    options = MatchOptions(min_size=0, align=False, precision="float32", second_look=False)
     found = match_tensors(network, *images, options)
     with torch.no_grad():
         expected = network.eval().predict(*images, min_size=0)
@@ -90,7 +93,9 @@ def test_precision_is_that_of_the_convolutions():
     network = create_model("recurrent-gocor-tiny").eval()
     images = 255 * torch.rand(2, 1, 3, 48, 64)
     flows = {
-        name: match_tensors(network, *images, MatchOptions(min_size=0, align=False, precision=name)).forward
+        name: match_tensors(
+            network, *images, MatchOptions(min_size=0, align=False, precision=name, second_look=False)
+        ).forward
         for name in ("bf16", "float32", None)
     }
     assert not torch.equal(flows["bf16"], flows["float32"])
@@ -106,6 +111,7 @@ def test_fast_neither_enlarges_nor_makes_all_updates_unless_told_to():
     fast = MatchOptions(fast=True).resolve(network)
     assert (fast.min_size, fast.updates) == (0, network.fast_updates)
     assert network.fast_updates < network.updates
-    told = MatchOptions(fast=True, min_size=512, updates=3).resolve(network)
-    assert (told.min_size, told.updates) == (512, 3)
+    assert not fast.second_look
+    told = MatchOptions(fast=True, min_size=512, updates=3, second_look=True).resolve(network)
+    assert (told.min_size, told.updates, told.second_look) == (512, 3, True)
     assert MatchOptions(fast=True).resolve(create_model("pwcnet-gocor-tiny")).updates is None

@@ -22,6 +22,7 @@ from .options import (
     Output,
     Overwrite,
     Precision,
+    SecondLook,
     Updates,
     complete_model,
 )
@@ -119,6 +120,7 @@ def evaluate(
     iters_global: ItersGlobal = None,
     updates: Updates = None,
     precision: Precision = None,
+    second_look: SecondLook = None,
     fast: Fast = False,
     min_size: MinSize = None,
     max_size: MaxSize = MAX_SIZE,
@@ -160,6 +162,7 @@ def evaluate(
         align=align,
         confidence=confidence,
         precision=precision,
+        second_look=second_look,
         fast=fast,
         **iters,
     )

@@ -48,6 +48,14 @@ Precision = Annotated[
         show_default="bf16 on a CPU with instructions for it if the network is as accurate, otherwise float32",
     ),
 ]
+SecondLook = Annotated[
+    bool | None,
+    Option(
+        "--second-look/--no-second-look",
+        help="Match pairs that the network is unsure of a second time, from images of half the size.",
+        show_default="if the network can, unless --fast",
+    ),
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print warnings and errors only.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Compute finished pairs again, instead of skipping them.")]
 PRESETS = "Kind of pairs: static, dynamic, flow, parallax, fast, static-published or dynamic-published."

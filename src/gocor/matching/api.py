@@ -19,10 +19,11 @@ from ..utils.defaults import MAX_SIZE, MODEL
 from ..utils.errors import InputError, InputTypeError
 from .alignment import match_wide_baseline
 from .certainty import Matched, certainty
-from .features import FeatureCache, Images, predict
+from .features import FeatureCache, Images
 from .images import ImageLike, as_picture, to_batch
 from .options import DEFAULT_OPTIONS, MatchOptions
 from .result import MatchResult
+from .second_look import predict_twice
 
 LOG = logging.getLogger("gocor.matching")
 """Reports at level INFO what matching is doing: reading, aligning, matching, writing."""
@@ -45,6 +46,7 @@ def match(  # type: ignore[overload-overlap]
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
     precision: Precision | None = ...,
+    second_look: bool | None = ...,
     fast: bool = ...,
     batch_size: int = ...,
 ) -> MatchResult: ...
@@ -66,6 +68,7 @@ def match(
     align: bool | None = ...,
     confidence: Literal["learnt", "consistency"] | None = ...,
     precision: Precision | None = ...,
+    second_look: bool | None = ...,
     fast: bool = ...,
     batch_size: int = ...,
 ) -> list[MatchResult]: ...
@@ -86,6 +89,7 @@ def match(
     align: bool | None = None,
     confidence: Literal["learnt", "consistency"] | None = None,
     precision: Precision | None = None,
+    second_look: bool | None = None,
     fast: bool = False,
     batch_size: int = 4,
 ) -> MatchResult | list[MatchResult]:
@@ -111,8 +115,11 @@ def match(
             in the opposite direction; `None` takes the first if the network learns it.
         precision: precision of convolutions: `"bf16"` is bfloat16, `"float32"` that of the weights. `None` takes
             bfloat16 on a CPU that has instructions for it, if the network is as accurate with it.
-        fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
-            a network that is given by name is loaded with `load_model(..., fast=True)`.
+        second_look: look at pairs that the network is unsure of a second time, from images of half the size
+            (`gocor.matching.second_look`), which takes half as long again. `None` does so if the network can, unless
+            `fast`.
+        fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates,
+            there is no second look, and a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding
             from that of the pair alone, by about 1e-4 pixels at most in float32.
 
@@ -128,6 +135,7 @@ def match(
         align=align,
         confidence=confidence,
         precision=precision,
+        second_look=second_look,
         fast=fast,
     )
     check_count("batch_size", batch_size, minimum=1)
@@ -203,18 +211,18 @@ def match_tensors(
     learnt = options.confidence == "learnt"
     backward = not learnt if backward is None else backward
     network = in_precision(in_evaluation_mode(network), options.precision)
-    cache = FeatureCache() if backward else None  # for both directions
+    cache = FeatureCache() if backward or options.second_look else None  # for both directions and looks
     reference, query = Images.of(reference, cache), Images.of(query, cache)
     if options.align:
-        return match_wide_baseline(
-            network, reference, query, backward=backward, confidence=learnt, **options.network_options()
-        )
+        how = {"second_look": options.second_look, **options.network_options()}
+        return match_wide_baseline(network, reference, query, backward=backward, confidence=learnt, **how)
 
     def find(first: Images, second: Images, confidence: bool) -> Prediction:
         if flips and network.can_flip:
             flow, _ = network.forward_with_flips(first.pixels, second.pixels, **options.network_options())
             return Prediction(flow, None, None)
-        return predict(network, first, second, confidence=confidence, **options.network_options())
+        how = {"second_look": bool(options.second_look), **options.network_options()}
+        return predict_twice(network, first, second, confidence=confidence, **how)
 
     LOG.info("matching")
     found = find(reference, query, learnt)

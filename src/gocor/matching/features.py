@@ -1,7 +1,7 @@
 """Features of images, computed once for all pairs of an image."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,8 +157,30 @@ def predict(
         if confidence:
             return network.predict(reference.pixels, query.pixels, **options)
         return Prediction(network(reference.pixels, query.pixels, **options), None, None)
-    least, most = options.pop("min_size", None), options.pop("max_size", None)
-    size = network.working_size(*reference.size, min_size=network.min_size if least is None else least, max_size=most)
+    size = size_of_match(network, reference, options)
+    options = {name: value for name, value in options.items() if name not in ("min_size", "max_size")}
+    found = match_at(network, reference, query, size, **options)
+    return found if confidence else Prediction(found.flow, None, None)
+
+
+def size_of_match(network: MatchingNetwork, reference: Images, options: Mapping[str, int | None]) -> tuple[int, int]:
+    """The working size of references, with options of `MatchingNetwork.forward`."""
+    least, most = options.get("min_size"), options.get("max_size")
+    return network.working_size(*reference.size, min_size=network.min_size if least is None else least, max_size=most)
+
+
+def match_at(
+    network: MatchingNetwork, reference: Images, query: Images, size: tuple[int, int], **options: Any
+) -> Prediction:
+    """What a network that reuses features finds at a given working size.
+
+    Args:
+        network: a network in evaluation mode.
+        reference: the references.
+        query: the queries.
+        size: a size that the network can process.
+        **options: options of `MatchingNetwork.match_features`.
+    """
     tensors = encode(
         (reference, query),
         size,
@@ -168,8 +190,7 @@ def predict(
     first, second = (
         ImageFeatures(found, images.size, size) for found, images in zip(tensors, (reference, query), strict=True)
     )
-    found = network.match_features(first, second, **options)
-    return found if confidence else Prediction(found.flow, None, None)
+    return network.match_features(first, second, **options)
 
 
 def _joined(samples: Sequence[Tensors]) -> Tensors:

@@ -11,7 +11,7 @@ from ..utils.defaults import MAX_SIZE
 from ..utils.errors import InputError, InputTypeError
 
 MINIMUM = {"iters_local": 0, "iters_global": 0, "updates": 1, "min_size": 0, "max_size": MIN_MAX_SIZE}
-NOT_OF_THE_NETWORK = ("align", "confidence", "precision", "fast")
+NOT_OF_THE_NETWORK = ("align", "confidence", "precision", "second_look", "fast")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,10 @@ class MatchOptions:
         precision: precision of convolutions: `"bf16"` is bfloat16, `"float32"` that of the weights. `None` takes
             bfloat16 on a CPU that has instructions for it, if the network is as accurate with it, and otherwise the
             network's own, see `load_model`.
-        fast: match faster and less finely: small images are not enlarged, and a recurrent network makes fewer updates,
-            unless `min_size` or `updates` say otherwise.
+        second_look: look at pairs that the network is unsure of a second time, from images of half the size
+            (`gocor.matching.second_look`). `None` does so if the network can, unless `fast`.
+        fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
+            there is no second look, unless `min_size`, `updates` or `second_look` say otherwise.
     """
 
     iters_local: int | None = None
@@ -45,14 +47,16 @@ class MatchOptions:
     align: bool | None = None
     confidence: Literal["learnt", "consistency"] | None = None
     precision: Precision | None = None
+    second_look: bool | None = None
     fast: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMUM.items():
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, minimum=minimum)
-        if self.align is not None and not isinstance(self.align, bool):
-            raise InputTypeError(f"align must be True, False or None, got {self.align!r}")
+        for name in ("align", "second_look"):
+            if (choice := getattr(self, name)) is not None and not isinstance(choice, bool):
+                raise InputTypeError(f"{name} must be True, False or None, got {choice!r}")
         if self.confidence not in (None, "learnt", "consistency"):
             raise InputError(f"confidence must be 'learnt', 'consistency' or None, got {self.confidence!r}")
         if self.precision not in (None, "bf16", "float32"):
@@ -72,12 +76,15 @@ class MatchOptions:
             raise InputError(f"{name} gives no coarse matches, so it cannot align images")
         if self.confidence == "learnt" and not network.learns_confidence:
             raise InputError(f"{name} does not learn a confidence: choose 'consistency'")
+        if self.second_look and not network.takes_start:
+            raise InputError(f"{name} cannot start from a flow, so there is no second look")
         own_size, own_updates = (0, network.fast_updates) if self.fast else (network.min_size, None)
         return replace(
             self,
             min_size=own_size if self.min_size is None else self.min_size,
             updates=own_updates if self.updates is None else self.updates,
             align=network.can_align and not flips if self.align is None else self.align,
+            second_look=network.takes_start and not self.fast if self.second_look is None else self.second_look,
             confidence=self.confidence or ("learnt" if network.learns_confidence else "consistency"),
         )
 

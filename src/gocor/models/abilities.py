@@ -19,6 +19,7 @@ class Abilities:
         can_flip: whether `forward_with_flips` also matches mirrored images.
         learns_confidence: whether the network gives the confidence and the visibility of its flow, see `predict`.
         reuses_features: whether `features` and `match_features` are defined.
+        takes_start: whether `match_features` takes a flow to start from.
         updates: largest number of recurrent updates of the flow; `None` if the network is not recurrent.
         fast_updates: largest number of updates with `MatchOptions.fast`.
     """
@@ -28,6 +29,7 @@ class Abilities:
     can_flip: ClassVar[bool] = False
     learns_confidence: ClassVar[bool] = False
     reuses_features: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
     updates: int | None = None
     fast_updates: ClassVar[int | None] = None
 
@@ -63,13 +65,14 @@ class Abilities:
         """Features of RGB images `(B, 3, H, W)` in [0, 255] for `match_features`; sizes as in `forward`."""
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
 
-    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
+    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: Any) -> Prediction:
         """What `predict` finds, from the `features` of two batches of images with one working size.
 
         Args:
             reference: features of the reference.
             query: features of the query.
-            **options: `iters_local`, `iters_global` and `updates`, as in `forward`.
+            **options: `iters_local`, `iters_global` and `updates`, as in `forward`; for networks that take a start also
+                `start`, a flow `(B, 2, H, W)` between the images.
         """
         raise InputTypeError(f"{self.name or type(self).__name__} cannot match features that were computed before")
 

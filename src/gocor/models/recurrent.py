@@ -18,6 +18,7 @@ from ..modules import GlobalGOCor, LocalGOCor
 from ..ops import global_correlation, pool_pyramid
 from ..ops.correlation.lookups import repeated_lookup
 from ..ops.select import can_stop_early
+from ..ops.warp import resize_flow
 from ..utils.errors import InputError
 from .backbones import VGGPyramid, normalize_for_vgg
 from .network import MatchingNetwork, autocast
@@ -42,6 +43,7 @@ from .stages import Stage
 TEMPERATURE = 20.0  # factor of the global scores in their softmax, at the start of training
 COARSE_UPDATES = 6  # updates of a coarse match
 DISCOUNT = 0.85  # ratio of the loss weights of an update and the one after it
+Finest = tuple[Tensor, Tensor, Tensor | None]  # flow at full resolution, last states at 1/8 and at 1/4, if any
 
 
 class RecurrentNet(MatchingNetwork):
@@ -68,8 +70,9 @@ class RecurrentNet(MatchingNetwork):
     learns_confidence = True
     suits_bfloat16 = True
     reuses_features = True
+    takes_start = True
     training_updates = 6
-    fine_updates = 3  # of a network with the fine stage
+    fine_updates = 3  # with the fine stage
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "size": (352, 480),
         "batch": 12,
@@ -158,7 +161,7 @@ class RecurrentNet(MatchingNetwork):
         return Outputs(flows, self._confidence(state, fine[-1][0]))
 
     def finest_flow(self, *inputs: Tensor, **options: Any) -> Tensor:
-        """The flow after the last update. Earlier flows are not upsampled."""
+        """The flow after the last update; earlier ones are not upsampled."""
         return self._finest(*self._encoded(*inputs), **options)[0]
 
     def finest_outputs(self, *inputs: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
@@ -166,16 +169,14 @@ class RecurrentNet(MatchingNetwork):
         flow, state, hidden = self._finest(*self._encoded(*inputs), **options)
         return flow, self._confidence(state, hidden)
 
-    def _finest(
-        self, own: Features, other: Features, *, updates: int | None = None, **iters: int | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The flow after the last update at full resolution, and the last states at 1/8 and at 1/4, if any."""
+    def _finest(self, own: Features, other: Features, *, updates: int | None = None, **options: Any) -> Finest:
+        """What the last update finds."""
         settle = self.fixed_side is None and can_stop_early(own.coarse)
-        state, flow = self._match(own, other, updates or self.updates, settle=settle, **iters)[-1]
+        state, flow = self._match(own, other, updates or self.updates, settle=settle, **options)[-1]
         flow = self.upsampler(state, flow)
         if self.fine is None:
             return flow, state, None
-        hidden, flow = self._refine(self.fine, own, other, state, flow, iters.get("iters_local"))[-1]
+        hidden, flow = self._refine(self.fine, own, other, state, flow, options.get("iters_local"))[-1]
         return self.fine.upsampler(hidden, flow), state, hidden
 
     def _confidence(self, state: Tensor, hidden: Tensor | None = None) -> Tensor:
@@ -209,10 +210,12 @@ class RecurrentNet(MatchingNetwork):
         iters_local: int | None = None,
         iters_global: int | None = None,
         settle: bool = False,
+        start: Tensor | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Hidden states and flows at 1/8, in pixels of 1/8: the initial ones, and those after each update.
 
         With `settle`, a sample is no longer updated once its flow hardly moves, and updates end when all have settled.
+        The initial flow is `start`, or a global match.
         """
         assert reference.context is not None
         own, other = reference.coarse, query.coarse
@@ -220,7 +223,7 @@ class RecurrentNet(MatchingNetwork):
         hidden, update = hidden.tanh(), self.update.given(context.relu())
         filters = own if self.filters is None else self.filters.filters(own, iters_local)
         look_up = repeated_lookup(filters, pool_pyramid(lookup_operand(other), self.scales), self.radius)
-        flow = self._start_flow(own, other, iters_global)
+        flow = self._start_flow(own, other, iters_global) if start is None else start
 
         def motion(hidden: Tensor, change: Tensor) -> Tensor:
             return mean_motion(STRIDE * change, self.confidence_head(hidden)[:, :1].float().sigmoid())
@@ -252,23 +255,23 @@ class RecurrentNet(MatchingNetwork):
         own = image.shape[2], image.shape[3]
         size = self.working_size(*own, min_size=self.min_size if min_size is None else min_size, max_size=max_size)
         with autocast(image.device, self.autocast_dtype):
-            levels = self.pyramid.before_pooling(
-                normalize_for_vgg(resize_image(image, size, published=False)), (2, 3, 4)
-            )
+            image = normalize_for_vgg(resize_image(image, size, published=False))
+            levels = self.pyramid.before_pooling(image, (2, 3, 4))
             matching, context = unit_norm(self.matching_head(levels)), self.context_head(levels)
-            if self.fine is None:
-                return ImageFeatures((matching, context), own, size)
-            fine = self.fine.encode(levels), self.fine.context_head(levels)
+            fine = () if self.fine is None else (self.fine.encode(levels), self.fine.context_head(levels))
             return ImageFeatures((matching, context, *fine), own, size)
 
-    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: int | None) -> Prediction:
+    def match_features(self, reference: ImageFeatures, query: ImageFeatures, **options: Any) -> Prediction:
         """See `MatchingNetwork.match_features`."""
         if reference.working_size != query.working_size:
             sizes = f"{reference.working_size} and {query.working_size}"
             raise InputError(f"features of reference and query must have one working size, got {sizes}")
         own, other = (Features(*image.tensors) for image in (reference, query))
+        size = own.coarse.shape[2:]
+        if (start := options.pop("start", None)) is not None:
+            start = resize_flow(start.float(), size, query_size=query.image_size, new_query_size=size)
         with autocast(own.coarse.device, self.autocast_dtype):
-            flow, state, hidden = self._finest(own, other, **options)
+            flow, state, hidden = self._finest(own, other, start=start, **options)
             logits = self._confidence(state, hidden)
         flow = full_resolution(flow, reference.working_size, reference.image_size, query.image_size)
         confidence, visibility = upsample(logits.float(), reference.image_size).sigmoid().split(1, 1)

@@ -12,8 +12,9 @@ from ...ops.homography import Matrix, depth, project_map, resizing
 from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
 from ...utils.timing import stage
 from ..certainty import Matched
-from ..features import FeatureCache, Images, predict
+from ..features import FeatureCache, Images
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
+from ..second_look import predict_twice
 from .search import AlignmentSearch
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
 from .warping import median_scale, warp_perspective
@@ -43,7 +44,7 @@ def match_wide_baseline(
         confidence: predict the confidence of the flow too; only for networks that learn it.
         alignment: settings of the alignment.
         planar: settings of the treatment of flat scenes.
-        **options: options of `MatchingNetwork.forward`.
+        **options: `second_look` of `predict_twice`, and options of `MatchingNetwork.forward`.
 
     Returns:
         Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
@@ -129,7 +130,7 @@ def _predict(
     if len(reference) > 1 and network.graphs is not None:  # each batch size would need its own graph
         single = [_predict(network, reference[[i]], query[[i]], confidence, options) for i in range(len(reference))]
         return torch.cat(single)
-    found = predict(network, reference, query, confidence=confidence, **options)
+    found = predict_twice(network, reference, query, confidence=confidence, **options)
     return torch.cat([maps for maps in found if maps is not None], 1) if confidence else found.flow
 
 
