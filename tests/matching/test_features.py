@@ -1,5 +1,6 @@
 """Features that are kept for other pairs: what is computed once, what is forgotten, and that nothing else changes."""
 
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_results_are_those_of_single_pairs(network, options):
 
 
 def test_each_image_is_encoded_once_at_each_working_size(network, encoded):
-    options, cache = MatchOptions(min_size=0, align=False, updates=1), FeatureCache()
+    options, cache = MatchOptions(min_size=0, align=False, updates=1, second_look=False), FeatureCache()
     for pair in permutations(pictures(), 2):
         match_pictures([pair], network, options, cache)
     assert {tuple(size): encoded.count(size) for size in encoded} == {(48, 64): 4, (64, 48): 4, (80, 96): 4}
@@ -61,13 +62,17 @@ def test_each_image_is_encoded_once_at_each_working_size(network, encoded):
 
 def test_both_directions_share_features(network, encoded):
     first, second, *_ = pictures(((48, 64), (48, 64)))
-    match_pictures([(first, second)], network, MatchOptions(min_size=0, align=False, confidence="consistency"))
+    options = MatchOptions(min_size=0, align=False, confidence="consistency")
+    match_pictures([(first, second)], network, replace(options, second_look=False))
     assert encoded == [(48, 64)] * 2
+    encoded.clear()
+    match_pictures([(first, second)], network, options)
+    assert encoded == [(48, 64)] * 2 + [(32, 32)] * 2  # a second look, for both directions
 
 
 def test_an_image_that_occurs_twice_in_a_batch_is_encoded_once(network, encoded):
     first, second, third = pictures(((48, 64),) * 3)
-    options = MatchOptions(min_size=0, align=False, updates=1)
+    options = MatchOptions(min_size=0, align=False, updates=1, second_look=False)
     pairs = [(first, second), (first, third), (third, first)]
     found = match_pictures(pairs, network, options, FeatureCache())
     assert len(encoded) == 3
@@ -94,7 +99,7 @@ def test_coarse_features_of_unaligned_images_are_computed_once():
 @pytest.mark.usefixtures("quick_alignment")
 def test_networks_with_graphs_match_whole_pairs_one_by_one_in_the_alignment(network, monkeypatch):
     """A graph belongs to one batch size, and the number of pairs that are aligned varies."""
-    options, counts, real = MatchOptions(min_size=0, updates=1, precision="float32"), [], network.predict
+    options, counts, real = MatchOptions(min_size=0, updates=1, precision="float32", second_look=False), [], network.predict
     some = pictures(((64, 64),) * 3)
     pairs = list(combinations(some, 2))
     expected = match_pictures(pairs, network, options)

@@ -44,7 +44,7 @@ def test_features_of_each_picture_are_computed_once(network, monkeypatch):
     monkeypatch.setattr(
         network.pyramid, "before_pooling", lambda x, levels: shapes.append(x.shape) or before_pooling(x, levels)
     )
-    list(match_sequence(pictures(4), network, MatchOptions(min_size=0, align=False)))
+    list(match_sequence(pictures(4), network, MatchOptions(min_size=0, align=False, second_look=False)))
     assert shapes == [(2, 3, *SIZE), (1, 3, *SIZE), (1, 3, *SIZE)]
 
 
