@@ -99,7 +99,11 @@ def test_coarse_features_of_unaligned_images_are_computed_once():
 @pytest.mark.usefixtures("quick_alignment")
 def test_networks_with_graphs_match_whole_pairs_one_by_one_in_the_alignment(network, monkeypatch):
     """A graph belongs to one batch size, and the number of pairs that are aligned varies."""
-    options, counts, real = MatchOptions(min_size=0, updates=1, precision="float32", second_look=False), [], network.predict
+    options, counts, real = (
+        MatchOptions(min_size=0, updates=1, precision="float32", second_look=False),
+        [],
+        network.predict,
+    )
     some = pictures(((64, 64),) * 3)
     pairs = list(combinations(some, 2))
     expected = match_pictures(pairs, network, options)
