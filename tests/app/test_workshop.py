@@ -37,7 +37,7 @@ def test_progress_is_reported_and_results_are_kept(workshop, pictures, outcome, 
     seen = []
     other = Settings(model="recurrent-gocor-tiny", updates=2, max_size=128, align=False)
     second = workshop.compute(*pictures, other, lambda done, what: seen.append((done, what)))
-    assert [what.split()[0] for _, what in seen] == ["loading", "matching", "optimising"]
+    assert [what.split()[0] for _, what in seen] == ["loading", "matching", "matching", "optimising"]  # a second look
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     monkeypatch.setattr(module, "match", None)  # a kept result is not computed again
     assert workshop.compute(*pictures, other, silent) is second
