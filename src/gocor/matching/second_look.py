@@ -64,7 +64,9 @@ def predict_twice(
     if unsure:
         LOG.info("matching again, from images of half the size")
         again = _match_from_half(network, reference[unsure], query[unsure], settings, options)
-        found = _most_confident(found, again, unsure, settings)
+        maps = found.maps
+        maps[unsure] = more_confident(maps[unsure], again.maps, settings)
+        found = Prediction.of_maps(maps)
     return found if confidence else Prediction(found.flow, None, None)
 
 
@@ -89,14 +91,12 @@ def _match_from_half(
     return match_at(network, *both, start=start, updates=min(most, settings.updates), **iters)
 
 
-def _most_confident(
-    first: Prediction, second: Prediction, chosen: list[int], settings: SecondLookSettings
-) -> Prediction:
-    """The first result, and for the chosen samples the second one where it is more confident."""
-    assert first.confidence is not None
-    assert second.confidence is not None
-    side = 2 * int(settings.window / 2 * min(first.flow.shape[2:])) + 1
-    better = box(second.confidence, side) > box(first.confidence[chosen], side) + settings.min_gain
-    joined = torch.cat([maps for maps in first if maps is not None], 1)
-    joined[chosen] = torch.where(better, torch.cat([maps for maps in second if maps is not None], 1), joined[chosen])
-    return Prediction(*joined.split([2, 1, 1], 1))
+def more_confident(first: Tensor, second: Tensor, settings: SecondLookSettings = DEFAULT_SECOND_LOOK) -> Tensor:
+    """The first result, and the second one where it is more confident; both as `Prediction.maps`, `(B, 4, H, W)`."""
+    gain = mean_confidence(second, settings) - mean_confidence(first, settings)
+    return torch.where(gain > settings.min_gain, second, first)
+
+
+def mean_confidence(maps: Tensor, settings: SecondLookSettings = DEFAULT_SECOND_LOOK) -> Tensor:
+    """Confidence of a result, as `Prediction.maps`, averaged over a window around each pixel: `(B, 1, H, W)`."""
+    return box(maps[:, 2:3], 2 * int(settings.window / 2 * min(maps.shape[2:])) + 1)

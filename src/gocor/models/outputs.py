@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 RIGHT_WITHIN = 2.0  # largest error of a match that counts as right, in pixels of the working size
@@ -33,6 +34,17 @@ class Prediction(NamedTuple):
     flow: Tensor
     confidence: Tensor | None
     visibility: Tensor | None
+
+    @classmethod
+    def of_maps(cls, maps: Tensor) -> "Prediction":
+        """The prediction whose `maps` these are."""
+        flow, rest = maps[:, :2], maps[:, 2:]
+        return cls(flow, *(rest.split(1, 1) if rest.shape[1] else (None, None)))
+
+    @property
+    def maps(self) -> Tensor:
+        """Flow and, if there are any, confidence and visibility as one tensor, `(B, 2, H, W)` or `(B, 4, H, W)`."""
+        return torch.cat([maps for maps in self if maps is not None], 1)
 
 
 class ImageFeatures(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,12 +16,22 @@ from ...ops.warp import forward_backward_error, pixel_grid, warp
 from ...utils.arrays import Array
 from ..features import Images
 from .settings import DEFAULT_ALIGNMENT, AlignmentSettings
-from .views import CoarseMatcher, View
+from .views import CoarseMatcher, Start, View
 from .warping import visible_mask, warp_perspective
 
 FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
 
 SUPPORT = attrgetter("support")
+
+
+class Matcher(Protocol):
+    """What `refine` needs of a `CoarseMatcher`, or of one that is confined to a part of the image."""
+
+    settings: AlignmentSettings
+    side: int
+
+    def match(self, starts: Sequence[Start]) -> list[View]:
+        """See `CoarseMatcher.match`."""
 
 
 class AlignmentSearch:
@@ -120,7 +131,11 @@ class AlignmentSearch:
             return None
         if not _moves_corners(best.matrix, side, settings):
             return None
-        return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ best.matrix @ self.matcher.to_coarse)
+        return self.in_pixels(best.matrix)
+
+    def in_pixels(self, matrix: Matrix) -> Matrix:
+        """A homography of coarse pixels, as one of reference → query pixels."""
+        return np.asarray(np.linalg.inv(self.matcher.query_to_coarse) @ matrix @ self.matcher.to_coarse)
 
     def choose(self, views: Sequence[View]) -> View:
         """The view with the highest support. If there are rivals, the one whose fine detail agrees best."""
@@ -159,7 +174,7 @@ class AlignmentSearch:
         return float(counted.mean() * (mean - settings.lookalike_correlation).clamp(min=0))
 
 
-def refine(matcher: CoarseMatcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
+def refine(matcher: Matcher, views: Sequence[View], rounds: int | None = None) -> list[View]:
     """Fit a homography to each view and match again, as long as its support grows.
 
     A view with much support is not matched again if its homography hardly moves the image, or if the last round hardly

@@ -39,6 +39,13 @@ class AlignmentSettings:
     ambiguity_rank: int = 12  # Rank of the non-local similarity that is the ambiguity baseline of a feature.
     closeup_scale: float = 1.4  # Above this scale, the warped query has twice the reference's resolution.
     max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
+    looks: int = 3  # Further looks at an aligned pair, see `looks`, at most.
+    unsure_confidence: float = 0.5  # Confidence, averaged over a window, below which a pixel is unexplained.
+    min_unexplained_share: float = 0.1  # Share of unexplained pixels that a further look needs.
+    part_starts: int = 3  # Views from which the homography of an unexplained part is searched.
+    part_shifts: tuple[tuple[float, float], ...] = ((-0.5, 0), (0.5, 0), (0, -0.5), (0, 0.5))  # Starts in that search.
+    min_part_points: int = 12  # Points that such a homography is fitted to.
+    part_distance: float = 1 / 32  # Median distance between the matches of two homographies that look at other things.
     views_per_batch: int = 32  # Warped queries that pass through the coarse levels at once, on a GPU.
     views_per_batch_cpu: int = 2  # The same on a CPU, whose caches hold few activations.
 

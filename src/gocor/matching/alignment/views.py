@@ -33,6 +33,7 @@ class View(NamedTuple):
         error: forward–backward error of each match, infinite outside the query, `(N,)`.
         support: see `AlignmentSettings`.
         pair: index of the pair in its batch.
+        cells: support of each cell of the reference, whose mean is `support`, `(h, w)`; `None` if it is not known.
     """
 
     matrix: Matrix
@@ -41,6 +42,7 @@ class View(NamedTuple):
     error: Array
     support: float
     pair: int = 0
+    cells: Array | None = None
 
 
 class CoarseMatcher:
@@ -56,12 +58,14 @@ class CoarseMatcher:
         side: side of the coarse images.
         to_coarse: homography from the references' pixels to those of the coarse images.
         query_to_coarse: the same for the queries.
+        seen: all views so far.
     """
 
     def __init__(self, network: MatchingNetwork, reference: Images, query: Images, settings: AlignmentSettings) -> None:
         assert network.coarse_side is not None
         self.network, self.reference, self.query, self.settings = network, reference, query, settings
         self.side = network.coarse_side
+        self.seen: list[View] = []
         size = self.side, self.side
         self.to_coarse, self.query_to_coarse = (resizing(images.size, size) for images in (reference, query))
         (self.features,) = encode(
@@ -154,13 +158,18 @@ class CoarseMatcher:
         points = (grid + 0.5) * (self.side / forward.shape[3]) - 0.5  # centres of the cells
         targets = points + forward
         error = self._consistency_error(forward, backward, targets, matrices)
-        support = self._support(pairs, features[-1], forward, error)
+        cells = self._cells(pairs, features[-1], forward, error)  # (V, 1, h′, w′)
         # The host waits for the device once for all views.
-        values = torch.cat([points.expand_as(targets), targets, error], 1).flatten(2).double().cpu().numpy()
-        return [
-            View(matrix, maps[:2].T, maps[2:4].T, maps[4], float(mean), pair)
-            for pair, matrix, maps, mean in zip(pairs, matrices, values, support.tolist(), strict=True)
-        ]
+        maps = torch.cat([points.expand_as(targets), targets, error], 1).flatten(2)
+        values = torch.cat([maps.flatten(1), cells.flatten(1)], 1).double().cpu().numpy()
+        views = []
+        for pair, matrix, found in zip(pairs, matrices, values, strict=True):
+            x, y, to_x, to_y, distance = found[: 5 * maps.shape[2]].reshape(5, -1)
+            supported = found[5 * maps.shape[2] :].reshape(cells.shape[2:])
+            points_and_targets = np.stack([x, y], 1), np.stack([to_x, to_y], 1)
+            views.append(View(matrix, *points_and_targets, distance, float(supported.mean()), pair, supported))
+        self.seen += views
+        return views
 
     def _consistency_error(self, forward: Tensor, backward: Tensor, targets: Tensor, matrices: Matrix) -> Tensor:
         """Forward–backward error `(V, 1, h, w)` in coarse pixels, infinite where a match is outside its query."""
@@ -172,15 +181,15 @@ class CoarseMatcher:
         inside = inside & (depth(matrices, targets) > 0)
         return torch.where(inside & error.isfinite(), error, torch.inf)
 
-    def _support(self, pairs: list[int], features: Tensor, forward: Tensor, error: Tensor) -> Tensor:
-        """Support `(V,)` of the views, see `AlignmentSettings`."""
+    def _cells(self, pairs: list[int], features: Tensor, forward: Tensor, error: Tensor) -> Tensor:
+        """Support of each cell of the views, `(V, 1, h, w)`, see `AlignmentSettings`."""
         size = features.shape[2], features.shape[3]
         in_cells = F.adaptive_avg_pool2d(forward, size) * (size[1] / self.side)
         matched = F.normalize(warp(_descriptors(features), in_cells, padding="border"), dim=1)
         similarity = (self.descriptors[pairs] * matched).sum(1, keepdim=True)
         consistency = torch.exp(-error / (self.settings.consistency[0] * self.side))
         margin = (similarity - self.ambiguity[pairs]).clamp(min=0)
-        return (F.adaptive_avg_pool2d(consistency, size) * margin).mean((1, 2, 3))
+        return F.adaptive_avg_pool2d(consistency, size) * margin
 
 
 def rotation_matrix(degrees: float) -> Matrix:
