@@ -1,4 +1,4 @@
-"""Further looks at an aligned pair.
+"""Further looks at a pair.
 
 One homography explains a plane, or a camera that rotates. In a scene with depth, what lies before or behind that plane
 can move so far that it leaves the aligned images, and the network is unsure there. So the homography of the unexplained
@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ...utils.arrays import Array
 from ...utils.timing import stage
-from ..second_look import DEFAULT_SECOND_LOOK, mean_confidence, more_confident
+from ..second_look import mean_confidence, more_confident
 from .aligned import match_aligned, predict_maps
 from .parts import homography_of_part
-from .search import AlignmentSearch
+from .search import UNALIGNED, AlignmentSearch
 from .settings import AlignmentSettings
 
 LOG = logging.getLogger("gocor.matching")
@@ -26,7 +26,7 @@ LOG = logging.getLogger("gocor.matching")
 def look_again(
     search: AlignmentSearch, pair: int, there: Tensor, back: Tensor | None, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """What is found after further looks at an aligned pair, as long as parts of the reference are unexplained.
+    """What is found after further looks at a pair, as long as parts of the reference are unexplained.
 
     Args:
         search: the finished search for an alignment of the pair's batch.
@@ -39,20 +39,24 @@ def look_again(
         `there` and `back` after the looks.
     """
     matcher, settings = search.matcher, search.settings
-    both, used = (matcher.reference[[pair]], matcher.query[[pair]]), [search.best[pair].matrix]
-    most = DEFAULT_SECOND_LOOK.updates
-    options |= {"second_look": False, "updates": min(options.get("updates") or most, most)}
+    both, used = (matcher.reference[[pair]], matcher.query[[pair]]), [search.alignment(pair)]
+    options |= {
+        "second_look": False,
+        "updates": min(options.get("updates") or settings.look_updates, settings.look_updates),
+    }
+    share = float("inf")
     for _ in range(settings.looks):
         part = unexplained(there, settings)
-        if part.mean() < settings.min_unexplained_share:
+        before, share = share, float(part.mean())
+        if share < settings.min_unexplained_share or share > before - settings.min_explained_more:
             break
         with stage("align"):
-            matrix = homography_of_part(matcher, pair, part, used)
+            matrix = homography_of_part(search, pair, part, used)
         if matrix is None:
             break
         used.append(matrix)
         LOG.info("matching again, for another part of the scene")
-        if np.array_equal(matrix, np.eye(3)):
+        if np.array_equal(matrix, UNALIGNED):
             again = predict_maps(search.matcher.network, *both, True, **options)
             returned = None if back is None else predict_maps(matcher.network, *both[::-1], True, **options)
         else:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...ops.homography import Matrix, project
 from ...utils.arrays import Array, Mask
-from .search import SUPPORT, refine
+from .search import SUPPORT, AlignmentSearch, refine
 from .settings import AlignmentSettings
 from .views import CoarseMatcher, Start, View
 
@@ -52,20 +52,21 @@ class PartMatcher:
         return np.asarray(F.adaptive_avg_pool2d(self.part, side)[0, 0].double().cpu().numpy())
 
 
-def homography_of_part(matcher: CoarseMatcher, pair: int, part: Tensor, used: Sequence[Matrix]) -> Matrix | None:
+def homography_of_part(search: AlignmentSearch, pair: int, part: Tensor, used: Sequence[Matrix]) -> Matrix | None:
     """The homography that explains most of a part of the reference.
 
     Args:
-        matcher: matcher of the batch, after the search for an alignment.
+        search: the finished search for an alignment of the pair's batch.
         pair: index of the pair.
         part: see `PartMatcher`.
         used: homographies, in coarse pixels, by which the query was warped already.
 
     Returns:
-        The homography, in coarse pixels; the identity for the images as they are. `None` if all that is found was used
-        already, or explains no more of the part than that.
+        The homography, in coarse pixels; `UNALIGNED` for the images as they are. `None` if all that is found was used
+        already, or explains much less of the part than those that were used.
     """
-    settings, focused = matcher.settings, PartMatcher(matcher, part)
+    matcher, settings = search.matcher, search.settings
+    focused = PartMatcher(matcher, part)
     known = [focused.within(view) for view in matcher.seen if view.pair == pair]
     points = focused.points(known[0])
     if not len(points):
@@ -77,11 +78,12 @@ def homography_of_part(matcher: CoarseMatcher, pair: int, part: Tensor, used: Se
         distances = [np.median(np.linalg.norm(targets - project(matrix, points), axis=1)) for matrix in used]
         return bool(min(distances) < settings.part_distance * matcher.side)
 
-    shifted = focused.match([(pair, matcher.shift(x, y)) for x, y in settings.part_shifts])
-    starts = sorted(known + shifted, key=SUPPORT, reverse=True)[: settings.part_starts]
-    unaligned = [view for view in known if np.array_equal(view.matrix, np.eye(3))]
-    found = [view for view in [*refine(focused, starts), *unaligned] if not is_used(view)]
+    if len(used) == 1:  # later looks know these views
+        known += focused.match([(pair, matcher.shift(x, y)) for x, y in settings.part_shifts])
+    starts = sorted(known, key=SUPPORT, reverse=True)[: settings.part_starts]
+    views = [*refine(focused, starts, settings.part_rounds), focused.within(search.unaligned[pair])]
+    found = [view for view in views if not is_used(view)]
     if not found:
         return None
     best, limit = max(found, key=SUPPORT), max((view.support for view in known if is_used(view)), default=0.0)
-    return best.matrix if best.support > settings.min_gain * limit else None
+    return best.matrix if best.support > settings.min_part_support * limit else None

@@ -22,6 +22,7 @@ from .warping import visible_mask, warp_perspective
 FLOW_STRIDE = 4  # A homography is fitted to every fourth pixel of a full-resolution flow.
 
 SUPPORT = attrgetter("support")
+UNALIGNED: Matrix = np.eye(3)
 
 
 class Matcher(Protocol):
@@ -118,7 +119,7 @@ class AlignmentSearch:
         )
         starts, ends = project(self.matcher.to_coarse, starts[0]), project(self.matcher.query_to_coarse, ends)
         views = [
-            View(np.eye(3), starts, ends[i], errors[i, :, 0], self.unaligned[pair].support, pair)
+            View(UNALIGNED, starts, ends[i], errors[i, :, 0], self.unaligned[pair].support, pair)
             for i, pair in enumerate(pairs)
         ]
         for view in refine(self.matcher, views):
@@ -126,12 +127,15 @@ class AlignmentSearch:
 
     def homography(self, pair: int) -> Matrix | None:
         """Homography reference pixel → query pixel of a pair; `None` if there is no large motion, or none was found."""
+        matrix = self.alignment(pair)
+        return None if np.array_equal(matrix, UNALIGNED) else self.in_pixels(matrix)
+
+    def alignment(self, pair: int) -> Matrix:
+        """The same in coarse pixels; `UNALIGNED` if there is no large motion, or none was found."""
         best, side, settings = self.best[pair], self.matcher.side, self.settings
         if best.support < max(settings.min_support, settings.min_gain * self.unaligned[pair].support):
-            return None
-        if not _moves_corners(best.matrix, side, settings):
-            return None
-        return self.in_pixels(best.matrix)
+            return UNALIGNED
+        return best.matrix if _moves_corners(best.matrix, side, settings) else UNALIGNED
 
     def in_pixels(self, matrix: Matrix) -> Matrix:
         """A homography of coarse pixels, as one of reference → query pixels."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...models.network import MatchingNetwork
 from ...utils.timing import stage
 from ..certainty import Matched
-from ..features import Images
+from ..features import FeatureCache, Images
 from ..planar import DEFAULT_PLANAR, PlanarSettings, prefer_homography
 from .aligned import empty_maps, match_aligned, predict_maps
 from .looks import look_again
@@ -47,8 +47,9 @@ def match_wide_baseline(
     Returns:
         Flows and confidences. The backward flow is infinite beyond the horizon of the alignment.
     """
-    reference, query = Images.of(reference), Images.of(query)
     looks_again = bool(options.get("second_look"))  # by the confidence, so it is predicted too
+    cache = FeatureCache() if looks_again else None
+    reference, query = Images.of(reference, cache), Images.of(query, cache)
     how = {"confidence": confidence or looks_again, **options}
     LOG.info("aligning")
     with stage("align"):
@@ -76,7 +77,7 @@ def match_wide_baseline(
         there[aligned] = forward.maps
         if returned is not None:
             back[aligned] = returned.maps
-    for pair in aligned if looks_again else ():
+    for pair in pairs if looks_again else ():
         again, back_again = look_again(search, pair, there[[pair]], back[[pair]] if backward else None, **options)
         there[[pair]] = again
         if back_again is not None:
