@@ -109,7 +109,7 @@ class Still(torch.nn.Module):
 def test_without_further_motion_the_flow_is_the_homography(zoom, options):
     matrix = np.diag([zoom, zoom, 1]) @ MATRIX
     reference, query = torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 50, 70)
-    forward, backward, *_ = match_aligned(Still(), reference, query, matrix[None], **options)
+    forward, backward = (found.flow for found in match_aligned(Still(), reference, query, matrix[None], **options))
     points = np.array([[0.0, 0], [30, 10], [59, 39], [25, 20]])
     x, y = points.astype(int).T
     there = np.clip(project(matrix, points), [-35, -25], [105, 75])  # not farther out than half the query
@@ -124,9 +124,9 @@ def test_without_further_motion_the_flow_is_the_homography(zoom, options):
 
 def test_pixels_beyond_the_horizon_lead_nowhere():
     matrix = np.linalg.inv(np.array([[1.0, 0, 0], [0, 1, 0], [-1 / 30, 0, 1]]))
-    _, backward, *_ = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix[None])
-    assert backward[..., 31:].isinf().all()
-    assert backward[..., :29].isfinite().all()
+    _, backward = match_aligned(Still(), torch.zeros(1, 3, 40, 60), torch.rand(1, 3, 40, 60), matrix[None])
+    assert backward.flow[..., 31:].isinf().all()
+    assert backward.flow[..., :29].isfinite().all()
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_the_learnt_confidence_follows_the_flow_of_aligned_and_close_pairs():
     network = create_model("recurrent-gocor-tiny").eval()
     reference, query = 255 * torch.rand(2, 2, 3, 48, 64)
     turn = np.array([[-1.0, 0, 63], [0, -1, 47], [0, 0, 1]])
-    found = match_aligned(network, reference, query, np.stack([turn, turn]), confidence=True, min_size=0)
+    found, _ = match_aligned(network, reference, query, np.stack([turn, turn]), confidence=True, min_size=0)
     expected = network.predict(reference, query.flip(2, 3), min_size=0)
     torch.testing.assert_close(found.confidence, expected.confidence, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found.visibility, expected.visibility, rtol=1e-3, atol=1e-3)

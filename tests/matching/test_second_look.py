@@ -63,20 +63,16 @@ def test_a_pair_does_not_depend_on_the_others_of_its_batch(network, images):
             torch.testing.assert_close(maps[[i]], single, rtol=1e-3, atol=1e-3)
 
 
-def test_the_more_confident_result_counts(monkeypatch):
-    size = (1, 1, 48, 96)
-    before = Prediction(torch.zeros(2, 2, 48, 96), torch.full((2, *size[1:]), 0.5), torch.ones(2, *size[1:]))
-    higher = torch.full(size, 0.5)
-    higher[..., :48] = 0.9
-    higher[..., 48:] = 0.52  # higher by less than is needed
-    after = Prediction(torch.ones(1, 2, 48, 96), higher, torch.zeros(size))
-    found = second_look._most_confident(before, after, [1], SecondLookSettings())
-    assert not found.flow[0].any()
-    assert found.flow[1, :, :, :40].all()
-    assert not found.flow[1, :, :, 56:].any()
-    assert (found.confidence[1, :, :, :40] == 0.9).all()
-    assert not found.visibility[1, :, :, :40].any()
-    assert before.flow.abs().sum() == 0
+def test_the_more_confident_result_counts():
+    before = torch.cat([torch.zeros(1, 2, 48, 96), torch.full((1, 1, 48, 96), 0.5), torch.ones(1, 1, 48, 96)], 1)
+    after = torch.cat([torch.ones(1, 2, 48, 96), torch.full((1, 1, 48, 96), 0.9), torch.zeros(1, 1, 48, 96)], 1)
+    after[:, 2, :, 48:] = 0.52  # higher by less than is needed
+    found = Prediction.of_maps(second_look.more_confident(before, after))
+    assert found.flow[..., :40].all()
+    assert not found.flow[..., 56:].any()
+    assert (found.confidence[..., :40] == 0.9).all()
+    assert not found.visibility[..., :40].any()
+    assert before[:, :2].abs().sum() == 0
 
 
 def test_a_start_in_pixels_of_the_images_is_taken_to_the_features(network):

@@ -52,7 +52,7 @@ SecondLook = Annotated[
     bool | None,
     Option(
         "--second-look/--no-second-look",
-        help="Match pairs that the network is unsure of a second time, from images of half the size.",
+        help="Match pairs that the network is unsure of again: from images of half the size, and part by part.",
         show_default="if the network can, unless --fast",
     ),
 ]

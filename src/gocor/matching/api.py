@@ -116,8 +116,9 @@ def match(
         precision: precision of convolutions: `"bf16"` is bfloat16, `"float32"` that of the weights. `None` takes
             bfloat16 on a CPU that has instructions for it, if the network is as accurate with it.
         second_look: look at pairs that the network is unsure of a second time, from images of half the size
-            (`gocor.matching.second_look`), which takes half as long again. `None` does so if the network can, unless
-            `fast`.
+            (`gocor.matching.second_look`), and with `align` also at parts of the scene that move apart
+            (`gocor.matching.alignment.looks`), which takes up to three times as long. `None` does so if the network
+            can, unless `fast`.
         fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates,
             there is no second look, and a network that is given by name is loaded with `load_model(..., fast=True)`.
         batch_size: number of pairs of equal sizes that are matched at once. The flow of a pair differs by rounding

@@ -34,7 +34,8 @@ class MatchOptions:
             bfloat16 on a CPU that has instructions for it, if the network is as accurate with it, and otherwise the
             network's own, see `load_model`.
         second_look: look at pairs that the network is unsure of a second time, from images of half the size
-            (`gocor.matching.second_look`). `None` does so if the network can, unless `fast`.
+            (`gocor.matching.second_look`), and with `align` also at parts of the scene that move apart
+            (`gocor.matching.alignment.looks`). `None` does so if the network can, unless `fast`.
         fast: match faster and less finely: small images are not enlarged, a recurrent network makes fewer updates, and
             there is no second look, unless `min_size`, `updates` or `second_look` say otherwise.
     """
