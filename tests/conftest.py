@@ -47,7 +47,7 @@ def quick_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alignment without further starts and looks, which take most of the time if nothing agrees."""
     from gocor.matching import alignment, api
 
-    settings = alignment.AlignmentSettings(support_without_shifts=0, support_without_turns=0, looks=0)
+    settings = alignment.AlignmentSettings(close_support=0, support_without_shifts=0, support_without_turns=0, looks=0)
     monkeypatch.setattr(api, "match_wide_baseline", partial(alignment.match_wide_baseline, alignment=settings))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...models.network import MatchingNetwork
 from ...models.outputs import Prediction
 from ...ops.homography import Matrix, depth, project_map, resizing
-from ...ops.warp import flow_to_mapping, mapping_to_flow, pixel_grid, warp
+from ...ops.warp import flow_to_mapping, inside_mask, mapping_to_flow, pixel_grid, warp
 from ...utils.arrays import Array
 from ..features import FeatureCache, Images
 from ..second_look import predict_twice
@@ -93,14 +93,16 @@ def _clamped(mapping: Tensor, query: Tensor, outside: float) -> Tensor:
 
 
 def _maps_back(maps: Tensor, query: Tensor, to_query: Matrix) -> Tensor:
-    """Maps of warped queries → maps of the queries themselves; flow is infinite beyond the horizon, confidence 0."""
+    """Maps of warped queries → maps of the queries themselves; flow is infinite beyond the horizon.
+
+    Confidence is 0 there, and where a query is outside its warped image.
+    """
     to_warped = np.asarray(np.linalg.inv(to_query), np.float64)
     grid = pixel_grid(query.shape[2], query.shape[3], device=query.device).expand(len(maps), -1, -1, -1)
     at = project_map(to_warped, grid)
-    flow = at + warp(maps[:, :2], at - grid, padding="border") - grid
-    shown = depth(to_warped, grid) > 0
-    flow, probabilities = torch.where(shown, flow, torch.inf), torch.where(shown, warp(maps[:, 2:], at - grid), 0.0)
-    return torch.cat([flow, probabilities], 1)
+    found = warp(maps, at - grid, padding="border")
+    flow = torch.where(depth(to_warped, grid) > 0, at + found[:, :2] - grid, torch.inf)
+    return torch.cat([flow, found[:, 2:] * (inside_mask(at - grid, maps.shape[2:]) & flow.isfinite().all(1, True))], 1)
 
 
 def _warped_size(

@@ -188,7 +188,7 @@ def refine(matcher: Matcher, views: Sequence[View], rounds: int | None = None) -
     views, active = list(views), list(range(len(views)))
     for _ in range(settings.rounds if rounds is None else rounds):
         fits = [(i, fit_homography(views[i], matcher.side, settings)) for i in active]
-        weak = {i for i in active if views[i].support < settings.support_without_shifts}
+        weak = {i for i in active if views[i].support < settings.close_support}
         moving = [(i, m) for i, m in fits if m is not None and (i in weak or _moves_corners(m, matcher.side, settings))]
         matched = matcher.match([(views[i].pair, matrix) for i, matrix in moving])
         active = []

@@ -13,7 +13,8 @@ class AlignmentSettings:
     """
 
     rounds: int = 4  # Rounds of fitting a homography and matching again, from one start.
-    min_round_gain: float = 0.02  # Relative gain of support below which images with much support need no further round.
+    close_support: float = 0.3  # From this support on, a view is refined only if that moves the image, and by
+    min_round_gain: float = 0.02  # a further round only if the last one gained support by more than this fraction.
     shifts: tuple[tuple[float, float], ...] = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # Starts: shifts in x, y.
     turns: tuple[float, ...] = (45, -45, 90, -90, 135, -135, 180)  # Starts: rotations in degrees.
     tilts: tuple[float, ...] = (1 / 4, 4)  # Starts: factors by which the query is stretched in one direction.
