@@ -40,10 +40,8 @@ def look_again(
     """
     matcher, settings = search.matcher, search.settings
     both, used = (matcher.reference[[pair]], matcher.query[[pair]]), [search.alignment(pair)]
-    options |= {
-        "second_look": False,
-        "updates": min(options.get("updates") or settings.look_updates, settings.look_updates),
-    }
+    updates = min(options.get("updates") or settings.look_updates, settings.look_updates)
+    options |= {"second_look": False, "updates": updates}
     share = float("inf")
     for _ in range(settings.looks):
         part = unexplained(there, settings)
@@ -57,7 +55,7 @@ def look_again(
         used.append(matrix)
         LOG.info("matching again, for another part of the scene")
         if np.array_equal(matrix, UNALIGNED):
-            again = predict_maps(search.matcher.network, *both, True, **options)
+            again = predict_maps(matcher.network, *both, True, **options)
             returned = None if back is None else predict_maps(matcher.network, *both[::-1], True, **options)
         else:
             how = {"centres": _centre(part)[None], "backward": back is not None, "confidence": True, **options}
