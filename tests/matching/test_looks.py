@@ -105,7 +105,11 @@ def test_looks_end_when_nothing_is_left_or_nothing_is_gained(confidences, calls,
     images = Images.of(torch.zeros(1, 3, 24, 32))
     matcher = SimpleNamespace(reference=images, query=images, network=None)
     search = SimpleNamespace(
-        matcher=matcher, settings=DEFAULT_ALIGNMENT, alignment=lambda _: UNALIGNED, in_pixels=lambda matrix: matrix
+        matcher=matcher,
+        settings=DEFAULT_ALIGNMENT,
+        best=[SimpleNamespace(support=DEFAULT_ALIGNMENT.min_support)],
+        alignment=lambda _: UNALIGNED,
+        in_pixels=lambda matrix: matrix,
     )
     there, back = look_again(search, 0, first, first if backward else None)
     assert asked == list(range(1, calls + 1))
@@ -113,6 +117,10 @@ def test_looks_end_when_nothing_is_left_or_nothing_is_gained(confidences, calls,
     assert (there[:, :2] == (5 if better else 0)).all()
     assert back is None or torch.equal(there, back)
     assert (back is not None) == backward
+    asked.clear()
+    search.best[0].support /= 2  # images that have nothing in common
+    assert look_again(search, 0, first, None)[0] is first
+    assert not asked
 
 
 def test_what_is_unexplained_is_averaged_over_a_window():
@@ -168,7 +176,7 @@ def test_batches_and_both_directions(monkeypatch):
     torch.manual_seed(0)
     network = create_model("recurrent-gocor-tiny").eval()
     reference, query = 255 * torch.rand(2, 2, 3, 48, 64)
-    settings = replace(DEFAULT_ALIGNMENT, min_unexplained_share=0.0, unsure_confidence=2.0, min_explained_more=-1.0)
+    settings = replace(DEFAULT_ALIGNMENT, min_support=0.0, min_unexplained_share=0.0, unsure_confidence=2.0, min_explained_more=-1.0)
     how = {"alignment": settings, "confidence": True, "second_look": True, "min_size": 0}
     calls = []
     real = looks.look_again

@@ -42,8 +42,9 @@ def look_again(
     both, used = (matcher.reference[[pair]], matcher.query[[pair]]), [search.alignment(pair)]
     updates = min(options.get("updates") or settings.look_updates, settings.look_updates)
     options |= {"second_look": False, "updates": updates}
+    related = search.best[pair].support >= settings.min_support
     share = float("inf")
-    for _ in range(settings.looks):
+    for _ in range(settings.looks if related else 0):
         part = unexplained(there, settings)
         before, share = share, float(part.mean())
         if share < settings.min_unexplained_share or share > before - settings.min_explained_more:
