@@ -41,11 +41,11 @@ class AlignmentSettings:
     closeup_scale: float = 1.4  # Above this scale, the warped query has twice the reference's resolution.
     max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
     looks: int = 3  # Further looks at a pair, see `look_again`, at most.
-    look_updates: int = 8  # Updates of a recurrent network in a further look, at most.
+    look_updates: int = 6  # Updates of a recurrent network in a further look, at most.
     unsure_confidence: float = 0.5  # Confidence, averaged over a window, below which a pixel is unexplained.
     min_unexplained_share: float = 0.2  # Share of unexplained pixels that a further look needs.
     min_explained_more: float = 0.02  # A look that explains a smaller share of the pixels anew is the last.
-    part_starts: int = 3  # Views from which the homography of an unexplained part is searched.
+    part_starts: int = 2  # Views from which the homography of an unexplained part is searched.
     part_rounds: int = 2  # Rounds of that search, from each view.
     part_shifts: tuple[tuple[float, float], ...] = ((-0.5, 0), (0.5, 0), (0, -0.5), (0, 0.5))  # Starts in that search.
     min_part_points: int = 12  # Points that such a homography is fitted to.
