@@ -176,7 +176,9 @@ def test_batches_and_both_directions(monkeypatch):
     torch.manual_seed(0)
     network = create_model("recurrent-gocor-tiny").eval()
     reference, query = 255 * torch.rand(2, 2, 3, 48, 64)
-    settings = replace(DEFAULT_ALIGNMENT, min_support=0.0, min_unexplained_share=0.0, unsure_confidence=2.0, min_explained_more=-1.0)
+    settings = replace(
+        DEFAULT_ALIGNMENT, min_support=0.0, min_unexplained_share=0.0, unsure_confidence=2.0, min_explained_more=-1.0
+    )
     how = {"alignment": settings, "confidence": True, "second_look": True, "min_size": 0}
     calls = []
     real = looks.look_again

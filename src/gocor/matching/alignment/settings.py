@@ -41,7 +41,7 @@ class AlignmentSettings:
     closeup_scale: float = 1.4  # Above this scale, the warped query has twice the reference's resolution.
     max_outside: float = 0.5  # Distance of a match from the query, in fractions of the query's sides.
     looks: int = 3  # Further looks at a pair, see `look_again`, at most.
-    look_updates: int = 6  # Updates of a recurrent network in a further look, at most.
+    look_updates: int = 8  # Updates of a recurrent network in a further look, at most.
     unsure_confidence: float = 0.5  # Confidence, averaged over a window, below which a pixel is unexplained.
     min_unexplained_share: float = 0.2  # Share of unexplained pixels that a further look needs.
     min_explained_more: float = 0.02  # A look that explains a smaller share of the pixels anew is the last.
