@@ -74,3 +74,24 @@ def test_the_gallery_shows_every_pair(examples):
     page = (EXAMPLES.parent / "docs" / "gallery.md").read_text(encoding="utf-8")
     for name in examples["courtyard"].PAIRS:
         assert f"images/gallery/{name}.jpg" in page
+
+
+def test_wide_scenes_are_written_with_their_flow(examples, tmp_path, monkeypatch):
+    """The photographs agree along the true flow, and `gocor eval` reads the manifest."""
+    import wide_scenes
+
+    from gocor.data.datasets import manifest
+
+    photos, camera = Path(__file__).parents[1] / "src/gocor/assets", examples["raytracer"].Camera
+    monkeypatch.setattr(wide_scenes, "Camera", lambda *args, **options: camera(*args, **options, size=(48, 64)))
+    wide_scenes.main([str(photos), "-o", str(tmp_path), "--pairs", "2", "--seed", "1"])
+    pairs = list(manifest(tmp_path / "pairs.csv"))
+    assert len(pairs) == 2
+    for pair in pairs:
+        rows, columns = np.nonzero(pair.valid)
+        assert len(rows) > 300
+        x, y = (np.stack([columns, rows]) + pair.flow[rows, columns].T).round().astype(int)
+        colours, matched = pair.reference[rows, columns].astype(float), pair.query[y, x].astype(float)
+        unrelated = np.abs(colours - np.roll(matched, len(rows) // 2, 0)).mean()
+        assert np.abs(colours - matched).mean() < 0.7 * unrelated
+    assert (pairs[0].flow != pairs[1].flow).any()
