@@ -19,7 +19,7 @@ from gocor.data.io.images import decode_rgb
 from gocor.data.synthetic.sources import ImageFile, list_images
 from gocor.training.sources import hold_out
 
-ANGLES = 10, 36  # degrees between the two cameras
+ANGLES = 10, 36  # degrees between the two cameras; the first one is then moved by up to 10 degrees
 
 
 class Scene:

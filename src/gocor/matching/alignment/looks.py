@@ -42,7 +42,7 @@ def look_again(
     both, used = (matcher.reference[[pair]], matcher.query[[pair]]), [search.alignment(pair)]
     updates = min(options.get("updates") or settings.look_updates, settings.look_updates)
     options |= {"second_look": False, "updates": updates}
-    related = search.best[pair].support >= settings.min_support
+    related = search.best[pair].support >= settings.min_support  # images of different scenes have less
     share = float("inf")
     for _ in range(settings.looks if related else 0):
         part = unexplained(there, settings)

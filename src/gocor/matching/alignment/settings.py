@@ -13,8 +13,8 @@ class AlignmentSettings:
     """
 
     rounds: int = 4  # Rounds of fitting a homography and matching again, from one start.
-    close_support: float = 0.3  # From this support on, a view is refined only if that moves the image, and by
-    min_round_gain: float = 0.02  # a further round only if the last one gained support by more than this fraction.
+    close_support: float = 0.3  # Views with this support or more are refined only if their homography moves the image.
+    min_round_gain: float = 0.02  # Their support must grow by more than this fraction in a round to get another one.
     shifts: tuple[tuple[float, float], ...] = ((-0.75, 0), (0.75, 0), (0, -0.75), (0, 0.75))  # Starts: shifts in x, y.
     turns: tuple[float, ...] = (45, -45, 90, -90, 135, -135, 180)  # Starts: rotations in degrees.
     tilts: tuple[float, ...] = (1 / 4, 4)  # Starts: factors by which the query is stretched in one direction.
@@ -49,8 +49,8 @@ class AlignmentSettings:
     part_rounds: int = 2  # Rounds of that search, from each view.
     part_shifts: tuple[tuple[float, float], ...] = ((-0.5, 0), (0.5, 0), (0, -0.5), (0, 0.5))  # Starts in that search.
     min_part_points: int = 12  # Points that such a homography is fitted to.
-    min_part_support: float = 0.7  # Support in the part, relative to the highest of homographies that were used.
-    part_distance: float = 1 / 32  # Median distance between the matches of two homographies that look at other things.
+    min_part_support: float = 0.7  # Smallest support in the part, as a fraction of that of the homographies used.
+    part_distance: float = 1 / 32  # Median distance of its matches from those of the homographies used.
     views_per_batch: int = 32  # Warped queries that pass through the coarse levels at once, on a GPU.
     views_per_batch_cpu: int = 2  # The same on a CPU, whose caches hold few activations.
 
